@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 
-# Hidden from type checkers, which would believe in any name.
+# Hidden from type checkers, which would otherwise accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # Imported on first use, since `cnnpool --help` must not wait for torch.
+        # Imported on first use: `cnnpool --help` must not wait for torch.
         if name in ("as_modules", "swap"):
             from cnnpool import surgery as room
         elif name in ("avg_pool2d", "max_pool2d"):

@@ -1,6 +1,6 @@
-"""Numbers with their bounds, as the types of options in every room, and types in words.
+"""Bounded numbers as the option types of every room, and types described in words.
 
-A float without an upper bound may be infinite: it has none only where infinity means something.
+A float has no upper bound only where infinity is meaningful.
 """
 
 import math
@@ -13,7 +13,7 @@ from annotated_types import DocInfo, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, Mi
 Count = Annotated[int, Ge(1), Le(10**9)]
 CountOrZero = Annotated[int, Ge(0), Le(10**9)]
 Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
-"""The seeds that every random generator takes."""
+"""Seeds that every random generator accepts."""
 
 AboveZero = Annotated[float, Gt(0), Lt(math.inf)]
 AtLeastZero = Annotated[float, Ge(0), Lt(math.inf)]
@@ -23,17 +23,17 @@ Table = dict[str, str | int | float | bool]
 
 
 def odd(number: int) -> bool:
-    """Whether a window of that size has a centre."""
+    """Whether ``number`` is odd: a window of that size has a centre."""
     return number % 2 == 1
 
 
 def other_than_0(number: int) -> bool:
-    """Whether a number can divide."""
+    """Whether ``number`` can be a divisor."""
     return number != 0
 
 
 def is_norm(p: float) -> bool:
-    """Whether the norm of that order is one of those that are computed."""
+    """Whether the norm of order ``p`` is supported."""
     return p in (1, 2, math.inf)
 
 
@@ -49,7 +49,7 @@ KINDS: dict[Any, str] = {
 
 
 def describe(hint: Any) -> str:
-    """The values that a type with bounds allows, in words: ``a whole number from 1 to 8``."""
+    """The values that a bounded type allows, in words: ``a whole number from 1 to 8``."""
     origin, parts = get_origin(hint), get_args(hint)
     if hasattr(hint, "__metadata__"):
         return _bounded(describe(parts[0]), list(_flat(hint.__metadata__)))
@@ -63,7 +63,7 @@ def describe(hint: Any) -> str:
 
 
 def choices(hint: Any) -> tuple[str, ...]:
-    """The legal values of a type as the command line has them, if they are few."""
+    """The legal values of a type as written on the command line, if they are few."""
     if hint is bool:
         return "true", "false"
     if get_origin(hint) is Literal:

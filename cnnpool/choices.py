@@ -1,4 +1,4 @@
-"""Names and options that a run's settings choose, as plain data: no room is imported."""
+"""Names and options that a run's settings choose, as plain data; imports no room."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def options_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
-    """Prefix errors that begin with an option's name by ``path``, its place on the command line."""
+    """Prefix errors that begin with an option's name with ``path``, its place on the command line."""
     try:
         yield
     except ValueError as error:
@@ -33,7 +33,7 @@ def own_operators(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The operators set for single stages, by stage.
 
     Raises:
-        ValueError: if that is no operator with its options.
+        ValueError: if an entry is not an operator with its options.
     """
     own = settings.get("stage") or {}
     for stage, spec in own.items():
@@ -46,7 +46,7 @@ def own_operators(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def stage_settings(settings: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The operator of every stage of a model with its options: its own, or the common one.
+    """The operator and options of every stage of a model: the stage's own, or the common one.
 
     Raises:
         ValueError: if an operator is set for a stage that the model does not have.

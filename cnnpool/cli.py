@@ -1,4 +1,4 @@
-"""The command line. Heavy imports stay inside the commands: help and mistakes are answered at once."""
+"""The command line. Commands import heavy packages themselves, so help and errors appear at once."""
 
 import errno
 import os
@@ -52,15 +52,15 @@ COMMANDS = {
     "bench": "bench",
     "completion": "completion",
 }
-"""The module of each command, with ``main`` and ``parser``; ``train`` stands here."""
+"""The module of each command, with ``main`` and ``parser``; ``train`` is in this file."""
 LONGEST = 2000
-"""Characters of an error message."""
+"""Largest number of characters in an error message."""
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-"""Errors that are no mistake in what was asked."""
+"""Errors caused by the machine, not by the arguments."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run one command and end the process: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
+    """Run one command and exit: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
     if arguments is None:
         if "_ARGCOMPLETE" in os.environ:
             from cnnpool.completion import answer
@@ -98,14 +98,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def explained(error: OSError) -> tuple[str, int]:
-    """One line and the exit status for a file that cannot be used: 1 if the machine is to blame, else 2."""
+    """One line and the exit status for a file that cannot be used: 1 if the machine is the cause, else 2."""
     name = "" if error.filename is None else shortened(os.fspath(error.filename))
     message = error.strerror or str(error) or type(error).__name__
     return f"{name}: {message}" if name else message, 1 if error.errno in MACHINE else 2
 
 
 def fail(message: str, status: int = 2) -> NoReturn:
-    """Write one line to stderr, without its middle if nobody would read it to its end, and exit."""
+    """Write one line to stderr, shortened in the middle if it is long, and exit."""
     if len(message) > LONGEST:
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     if os.environ.get("CNNPOOL_TRACEBACK"):
@@ -119,7 +119,7 @@ def _module(command: str) -> Any:
 
 
 def train(arguments: list[str]) -> int:
-    """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
+    """``cnnpool train``: run one job, or with ``-m`` every job of a sweep."""
     from cnnpool.system.signals import Signals, Stopped
 
     args = train_parser().parse_intermixed_args(arguments)

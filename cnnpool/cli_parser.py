@@ -1,4 +1,4 @@
-"""Command-line options whose mistakes are one line."""
+"""Command-line options whose error messages are one line."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaint is one line, raised as ValueError."""
+    """An ArgumentParser that raises its error as a ValueError of one line."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see --help")
@@ -22,7 +22,7 @@ def count(text: str) -> int:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """``key=value`` as key and value: a number, true, false, null, a list by commas, or a text.
+    """Parse ``key=value``: a number, true, false, null, a list separated by commas, or a text.
 
     Raises:
         ValueError: if there is no equals sign.
@@ -35,7 +35,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def plain(text: str) -> Any:
-    """``text`` as JSON reads it, or itself where it is no JSON."""
+    """``text`` parsed as JSON, or unchanged where it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -43,7 +43,7 @@ def plain(text: str) -> Any:
 
 
 def train_parser() -> Parser:
-    """The options of ``cnnpool train``; everything else on its command line is KEY=VALUE."""
+    """The options of ``cnnpool train``; all other arguments are KEY=VALUE."""
     parser = Parser(
         prog="cnnpool train",
         description="Train one network, or with -m one for every combination of choices and settings.",
@@ -70,7 +70,7 @@ def train_parser() -> Parser:
 
 
 def add_configuration(parser: Parser) -> None:
-    """Add the options that say where a configuration comes from."""
+    """Add the options that select where a configuration is read from."""
     add = parser.add_argument
     add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
     start = "the file to begin with (default: train)"

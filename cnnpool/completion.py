@@ -1,6 +1,6 @@
 """Completion of command lines in bash, zsh and fish: commands, options, choices, keys, values and folders.
 
-The shell calls ``cnnpool`` itself, which argcomplete answers before anything heavy is imported.
+The shell calls ``cnnpool`` itself; argcomplete answers before anything heavy is imported.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     """``cnnpool completion SHELL``; returns the exit status."""
     args = parser().parse_args(arguments)
     how = next(line for line in HELP.splitlines() if f" {args.shell}" in line)
-    # zsh wants the first line as it is.
+    # zsh needs the first line unchanged.
     first, end, rest = shellcode(["cnnpool"], True, args.shell).partition("\n")
     sys.stdout.write(f"{first}{end}# Load it by {' '.join(how.split())}\n{rest}")
     return 0
@@ -57,14 +57,14 @@ def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
     """Print the completions of the shell's line and end the process.
 
     Args:
-        parsers: of every command, by its name.
+        parsers: the parser of every command, by name.
     """
     top = argparse.ArgumentParser(prog="cnnpool")
     top.add_argument("--version", action="store_true")
     commands = top.add_subparsers()
     line = os.environ.get("COMP_LINE", "").split()
     for name, make in parsers.items():
-        # Only the command already typed has arguments to complete.
+        # Only the command typed already has arguments to complete.
         parents = [make()] if name in line[1:2] else []
         commands.add_parser(name, parents=parents, add_help=False, conflict_handler="resolve")
     argcomplete.autocomplete(top, default_completer=complete, always_complete_options=False)  # type: ignore[arg-type]
@@ -77,9 +77,9 @@ def complete(
     """The completions of an argument.
 
     Args:
-        prefix: the part that is typed.
+        prefix: the part typed so far.
         action: the argument.
-        parsed_args: the arguments before.
+        parsed_args: the arguments before it.
         other: further arguments of argcomplete's completers.
     """
     kind = str(action.metavar)
@@ -108,7 +108,7 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     found = set()
     for known in keys:
         if known.startswith(prefix):
-            # A room is a choice and also a prefix of keys, so neither is completed with a space.
+            # A room is both a choice and a prefix of keys, so neither is completed with a space.
             room, dot, _ = known.partition(".")
             is_room = dot and room in keys and "." not in prefix
             found.add(f"{room}." if is_room else f"{known}=")
@@ -116,7 +116,7 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
 
 
 def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
-    """Operators and readouts, and after one of them its options."""
+    """Operators and readouts, and after one of them, its options."""
     key, is_whole, _ = prefix.partition("=")
     if is_whole and key in ("pool", "readout"):
         return [f"{key}={name}" for name in names_of(key)]
@@ -132,7 +132,7 @@ def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
 
 
 def _paths(prefix: str, folders: bool = False) -> list[str]:
-    """Files and folders that begin with ``prefix``, the folders with a slash at the end."""
+    """Files and folders that begin with ``prefix``; folders end with a slash."""
     place, _, start = prefix.rpartition("/")
     root = Path(place or ("/" if prefix.startswith("/") else ".")).expanduser()
     before = prefix[: len(prefix) - len(start)]
@@ -145,11 +145,11 @@ def _paths(prefix: str, folders: bool = False) -> list[str]:
 
 
 def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, list[str] | None]:
-    """Every key with its values; an empty list for values that cannot be listed, None for a folder.
+    """Map every key to its values: an empty list if they cannot be listed, None for a folder.
 
     Args:
-        overrides: those on the command line, whose choices decide which options there are.
-        more: a folder with choices of the user's own.
+        overrides: those on the command line, whose choices decide which options exist.
+        more: a folder with the user's own choices.
     """
     chosen = defaults() | dict(override.partition("=")[::2] for override in overrides)
     stages = [key for key in chosen if key.startswith("pool@")]
@@ -160,7 +160,7 @@ def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, lis
         room, where = key.partition("@")[0], key.removeprefix("pool@")
         for name in chosen.get(key, "").split(","):
             for entry, place in [(name, where)] if room != "probe" else _probes(name):
-                # An installed package's options are not known before it is imported.
+                # The options of an installed package are unknown until it is imported.
                 with suppress(KeyError):
                     options = options_of(room, entry)
                     found |= {f"{place}.{option}": list(one.choices) for option, one in options.items()}
@@ -168,7 +168,7 @@ def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, lis
 
 
 def _probes(name: str) -> list[tuple[str, str]]:
-    """(name, place on the command line) of the probes in a file of ``conf/probe``."""
+    """(name, place on the command line) of each probe in a file of ``conf/probe``."""
     path = conf_dir() / "probe" / f"{name}.yaml"
     content = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
     return [(probe, f"probe.{probe}") for probe in content]

@@ -1,4 +1,4 @@
-"""JSON: one rule for numbers that are not finite, one walk through the keys, one check of what was read."""
+"""JSON: one rule for non-finite numbers, one walk over the keys, one validation of what was read."""
 
 import json
 import math
@@ -9,11 +9,11 @@ from typing import Any, NoReturn, TypeVar, get_type_hints
 
 T = TypeVar("T")
 MOST_DIGITS = 19
-"""Of an integer that is read: all of 64 bits have so many."""
+"""Most digits of an integer that is read: enough for any 64-bit integer."""
 
 
 def flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key and value of everything below ``node`` that is no mapping, or an empty one."""
+    """Yield the dotted key and value of each leaf below ``node``: anything but a non-empty mapping."""
     if isinstance(node, Mapping) and node:
         for key, value in node.items():
             yield from flat(value, f"{path}.{key}" if path else str(key))
@@ -22,7 +22,7 @@ def flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def finite(node: Any) -> Any:
-    """``node`` with null for each number that is infinite or NaN, which JSON has no word for."""
+    """``node`` with null for each infinite or NaN number, which JSON cannot represent."""
     if isinstance(node, float):
         return node if math.isfinite(node) else None
     if isinstance(node, Mapping):
@@ -31,10 +31,10 @@ def finite(node: Any) -> Any:
 
 
 def parse(content: bytes) -> Any:
-    """``content``, UTF-8, as JSON.
+    """Parse ``content``, UTF-8, as JSON.
 
     Raises:
-        ValueError: if it is none, or a number is not finite, or an integer is longer than 64 bits.
+        ValueError: if it is not JSON, a number is not finite, or an integer is longer than 64 bits.
         RecursionError: if it is nested too deeply.
     """
     text = content.decode()
@@ -42,12 +42,12 @@ def parse(content: bytes) -> Any:
 
 
 def validated(kind: type[T], content: Any) -> T:
-    """The dataclass ``kind`` made of ``content``, a JSON object, each field checked by its annotation.
+    """Make the dataclass ``kind`` from ``content``, a JSON object, and check each field by its annotation.
 
-    Entries that are no field of it are left out.
+    Entries that are not fields are ignored.
 
     Raises:
-        ValueError: in a line, naming the first field that is missing or wrong.
+        ValueError: in one line that names the first missing or wrong field.
     """
     # Slow to import.
     from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Where a run's numbers go besides its own folder: the options of ``conf/log``, checked."""
+"""Loggers beside a run's own folder: the options of ``conf/log``, checked."""
 
 import os
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Wandb(TensorBoard):
     project: str = "cnnpool"
 
     def refuse_missing(self) -> None:
-        """Refuse a log that cannot be written, before anything is trained.
+        """Raise if the log cannot be written, before training starts.
 
         Raises:
             ValueError: without the package, or without a key in the environment.
@@ -65,7 +65,7 @@ class MLflow(TensorBoard):
     experiment: str = "cnnpool"
 
     def refuse_missing(self) -> None:
-        """Refuse a log that cannot be written, before anything is trained.
+        """Raise if the log cannot be written, before training starts.
 
         Raises:
             ValueError: without the package, or without a server or database in the environment.

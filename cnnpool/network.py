@@ -1,4 +1,4 @@
-"""The network of a run: made from its settings, and made again from what the run recorded of it."""
+"""The network of a run: built from its settings, or rebuilt from the run's record."""
 
 import inspect
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ Stages = dict[str, dict[str, Any]]
 
 
 class Images(NamedTuple):
-    """The images that a network takes, and the classes that it tells.
+    """The images that a network takes, and the number of classes it predicts.
 
     Args:
         in_channels: C.
         size: (H, W).
-        num_classes: of them.
+        num_classes: number of classes.
     """
 
     in_channels: int
@@ -35,23 +35,23 @@ def build(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
     """The network that ``settings`` ask for, untrained or with published weights, and every stage's operator.
 
     Raises:
-        ValueError: naming the setting that does not fit the images or the others.
+        ValueError: naming the setting that does not fit the images or the other settings.
     """
     return _published(settings, images) if is_published(settings) else _own(settings, images)
 
 
 def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Images, *, seed: int) -> Cnn:
-    """The network that a run recorded, at random: its checkpoint brings the weights.
+    """The network that a run recorded, with random weights: load its checkpoint afterwards.
 
     Args:
-        name: of the model, with its options.
+        name: the model, with its options.
         stages: the operator of each stage.
-        readout_name: of the readout, with its options.
-        images: that it takes.
-        seed: of the weights that no checkpoint brings.
+        readout_name: the readout, with its options.
+        images: the images it takes.
+        seed: of the random weights that no checkpoint replaces.
 
     Raises:
-        ValueError: for a name or option that does not exist here.
+        ValueError: for a name or option that does not exist in this version.
     """
     torch.manual_seed(seed)
     try:
@@ -75,7 +75,7 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
 
 
 def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
-    """One of our backbones with the operator of every stage."""
+    """A cnnpool backbone with the operator of every stage."""
     entry = registry.lookup(model.MODELS, "models", settings["model"]["name"])
     stages, own = stage_settings(settings, entry.STAGES), own_operators(settings)
 
@@ -121,7 +121,7 @@ def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
 
 def _changed(table: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
     """``chosen`` without the options at their default: in a published network an operator takes these from
-    what it replaces."""
+    the layer it replaces."""
     if chosen["name"] == KEEP:
         return dict(chosen)
     signature = inspect.signature(registry.lookup(table, "choices", chosen["name"]))

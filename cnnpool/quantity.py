@@ -1,7 +1,7 @@
 """A measured number described once: its name, unit, range, better direction and definition.
 
-A probe declares a ``Quantity`` for each number it measures; ``results.json`` carries these, and tables,
-verdicts, TensorBoard and glossaries read them there.
+A probe declares a ``Quantity`` for each number it measures; ``results.json`` stores these, and tables,
+verdicts, TensorBoard and glossaries read them from there.
 """
 
 import math
@@ -22,25 +22,25 @@ PLACEHOLDER = re.compile(r"<(\w+)>")
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number that a run reports.
+    """One number reported by a run.
 
     Args:
-        key: where it stands in ``results.json``, dotted. ``<stage>``, ``<px>`` or another word in angle
-            brackets stands for any one part: a probe declares it below its own section.
+        key: its dotted place in ``results.json``. ``<stage>``, ``<px>`` or another word in angle brackets is
+            a placeholder for one part; a probe declares the key below its own section.
         title: its name in tables and charts; placeholders of ``key`` may occur in it.
-        definition: one or two sentences for glossaries: what is counted, and divided by what.
-        form: how it is shown. ``fraction``: in per cent. ``count``: shortened with k, M, G. ``ratio``: with
+        definition: one or two sentences for glossaries: what is counted and what it is divided by.
+        form: display format. ``fraction``: in per cent. ``count``: shortened with k, M, G. ``ratio``: with
             four decimals. ``number``: with four digits.
-        unit: of what is shown; a fraction needs none.
-        better: the direction that is better in itself, or none.
-        range: the smallest and largest possible value; intervals end there.
-        stages: how the values of several stages become one.
-        seeds: ``mean``: it varies from seed to seed. ``same``: the architecture alone decides it.
-        shown: ``compare``: it has a column in every comparison. ``probe``: ``cnnpool probe`` prints it.
-            ``file``: it stands in files alone.
-        timed: it depends on the load of the machine.
-        headline: a first look shows it: TensorBoard's first group of charts, the page of its section, the row
-            of HParams, and a figure of the report; of a cost, a trade-off of the report alone.
+        unit: unit of the displayed value; a fraction needs none.
+        better: the better direction, or none.
+        range: the smallest and largest possible value; intervals are clipped to it.
+        stages: how the values of several stages are combined.
+        seeds: ``mean``: varies from seed to seed. ``same``: depends on the architecture alone.
+        shown: ``compare``: a column in every comparison. ``probe``: printed by ``cnnpool probe``.
+            ``file``: in files only.
+        timed: it depends on the machine's load.
+        headline: shown at first sight: in TensorBoard's first group of charts, the page of its section, the
+            row of HParams, and a figure of the report; a cost only in a trade-off of the report.
     """
 
     key: str
@@ -58,22 +58,22 @@ class Quantity:
     headline: bool = False
 
     def below(self, section: str) -> "Quantity":
-        """The same with its key below ``section``."""
+        """The same quantity with its key below ``section``."""
         return replace(self, key=f"{section}.{self.key}")
 
     @property
     def by_stage(self) -> bool:
-        """Whether every downsampling stage has one."""
+        """Whether it has one value per downsampling stage."""
         return "<stage>" in self.key
 
     @property
     def by_px(self) -> bool:
-        """Whether every distance in pixels has one."""
+        """Whether it has one value per distance in pixels."""
         return "<px>" in self.key
 
     @property
     def is_cost(self) -> bool:
-        """Whether it says what a network takes, its size or its time; tables show these last."""
+        """Whether it is a cost of the network, size or time; tables show costs last."""
         return self.seeds == "same" or self.timed
 
     @property
@@ -84,7 +84,7 @@ class Quantity:
         return "/".join([section, *([name] if name else []), *(["<stage>"] if self.by_stage else [])])
 
     def values(self, key: str) -> dict[str, str] | None:
-        """The placeholders' values in ``key``; None if the key is not of this quantity."""
+        """The values of the placeholders in ``key``; None if the key does not match this quantity."""
         found = _pattern(self.key, r"[^.]+").fullmatch(key)
         return found and found.groupdict()
 
@@ -101,7 +101,7 @@ class Quantity:
         return bool(_pattern(self.tag, r"[^/]+").fullmatch(tag))
 
     def title_of(self, key: str) -> str:
-        """The name of the number at ``key``, with its stage or with how all stages became one."""
+        """The name of the number at ``key``, with its stage or with how all stages are combined."""
         values = dict(self.values(key) or {})
         stage = values.pop("stage", "")
         where = {"": "", "*": f", {self.stages} of stages"}.get(stage, f", stage {stage}")
@@ -113,7 +113,7 @@ class Quantity:
         return "%" if self.form == "fraction" else self.unit
 
     def format(self, value: float, *, sign: bool = False) -> str:
-        """``value`` without its unit; NaN as such."""
+        """Format ``value`` without its unit; NaN as such."""
         if math.isnan(value):
             return "NaN"
         plus = "+" if sign else ""
@@ -146,7 +146,7 @@ deviation = partial(ratio, better="lower")
 
 
 def from_records(records: Mapping[str, Any]) -> list[Quantity]:
-    """The quantities of a run's ``results.json``; unreadable entries are left out."""
+    """The quantities in a run's ``results.json``; unreadable entries are skipped."""
     found = []
     for key, record in records.items():
         if isinstance(record, Mapping):
@@ -158,12 +158,12 @@ def from_records(records: Mapping[str, Any]) -> list[Quantity]:
 
 
 def find(quantities: Iterable[Quantity], key: str) -> Quantity | None:
-    """The first of ``quantities`` that ``key`` is of; ``*`` in it stands for all stages."""
+    """The first of ``quantities`` that matches ``key``, in which ``*`` stands for all stages."""
     return next((one for one in quantities if one.values(key) is not None), None)
 
 
 def records(quantities: Sequence[Quantity], results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Key -> record of those of ``quantities`` of which ``results`` hold a number."""
+    """Key -> record of each of ``quantities`` for which ``results`` hold a number."""
     found = {one.key for key, _ in numbers(results) if (one := find(quantities, key))}
     return {one.key: one.record() for one in quantities if one.key in found}
 
@@ -196,7 +196,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 @cache
 def _pattern(text: str, part: str) -> re.Pattern[str]:
     pieces = PLACEHOLDER.split(text)
-    # Even places are text, odd ones the names of placeholders.
+    # Even parts are text, odd parts are names of placeholders.
     return re.compile(
         "".join(f"(?P<{piece}>{part})" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
     )

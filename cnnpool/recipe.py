@@ -1,4 +1,4 @@
-"""How to train: the options of ``conf/fit`` and ``conf/trainer``, checked."""
+"""Training recipe: the options of ``conf/fit`` and ``conf/trainer``, checked."""
 
 import math
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ class Recipe:
 
     Args:
         epochs: passes over the training split, >= 1.
-        max_steps: stop after so many steps, for a quick check; null: no limit.
+        max_steps: stop after this many steps, for a quick check; null: no limit.
         optimizer: adamw, sgd (Nesterov momentum 0.9), or muon (orthogonal steps of convolutions, else adamw).
         lr: highest learning rate, > 0.
         weight_decay: decoupled for adamw and muon, L2 for sgd; only on weights of two or more axes, >= 0.
@@ -27,27 +27,27 @@ class Recipe:
         warmup: share of all steps in which the learning rate rises linearly, 0..1.
         label_smoothing: 0..1 (1 excluded).
         head_rate: learning rate of the last layer, in multiples of ``lr``, > 0.
-        layer_decay: factor by which the learning rate falls with every resolution above the last layer, > 0
+        layer_decay: factor by which the learning rate falls at every resolution above the last layer, > 0
             and at most 1 (Howard 2018, arXiv:1801.06146, by resolutions in place of layers).
-        freeze: resolutions, the image's first, whose layers are not trained, >= 0.
-        freeze_norm: train no batch normalisation, and keep its statistics.
+        freeze: number of resolutions, from the image's on, whose layers are not trained, >= 0.
+        freeze_norm: do not train batch normalisation, and keep its statistics.
         accumulate: micro-batches into which each batch is split to save memory, >= 1; it divides the batch.
             The gradient is that of the whole batch, but batch normalisation sees micro-batches.
         precision: 32-true, bf16-mixed or 16-mixed (autocast; the latter for GPUs without bf16), or auto:
             bf16-mixed where the processor multiplies bf16.
-        devices: number of devices on each machine; each takes its share of every batch. -1: all (1 on a CPU).
-        strategy: ddp (a process per device, gradients averaged), or auto: that, where there are several.
+        devices: number of devices on each machine; they share every batch equally. -1: all (1 on a CPU).
+        strategy: ddp (a process per device, gradients averaged), or auto: ddp if there are several devices.
         channels_last: memory format of model and images.
         keep_memory: let the C library keep freed blocks, which saves page faults on a CPU (Linux).
-        deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
-            auto is true on the CPU, where it is free, and warn elsewhere. Allowed on a GPU, cuDNN tries its
-            ways of a convolution and takes the fastest.
-        log_every_steps: write the training loss every so many steps, >= 1; auto: every 50 steps, and more
-            often where a run would have fewer than 20 of them.
-        checkpoint_every_minutes: within an epoch too, save where a stopped run goes on, >= 0; 0: at every
-            step.
-        pictures: draw winner maps, shift maps and the operator's worked example at the end.
-        progress: a progress bar; auto: on a terminal, and in a log a line now and then within long epochs.
+        deterministic: refuse (true), allow (false) or warn about operations that do not repeat bit for bit;
+            auto is true on the CPU, where it costs nothing, and warn elsewhere. If allowed on a GPU, cuDNN
+            tries its convolution algorithms and takes the fastest.
+        log_every_steps: write the training loss every this many steps, >= 1; auto: every 50 steps, or more
+            often so that a run has at least 20 records.
+        checkpoint_every_minutes: interval of checkpoints within an epoch, from which a stopped run resumes,
+            >= 0; 0: at every step.
+        pictures: draw winner maps, shift maps and the operator's worked example after training.
+        progress: a progress bar; auto: on a terminal, and occasional lines in a log of long epochs.
 
     Raises:
         ValueError: if an option is out of range.
@@ -81,13 +81,13 @@ class Recipe:
         check_fields(self, "fit")
 
     def log_interval(self, total: int) -> int:
-        """Steps between two records of the training loss, in a run of ``total`` steps."""
+        """Steps between two records of the training loss in a run of ``total`` steps."""
         if self.log_every_steps != "auto":
             return self.log_every_steps
         return min(50, max(total // LEAST_LOGGED, 1))
 
     def learning_rate(self, step: int, total: int) -> float:
-        """The learning rate of step 0..total-1: a pure function, so that a resumed run needs no state."""
+        """The learning rate of step 0..total-1: a pure function, so resuming a run needs no state."""
         if self.schedule == "constant" and not self.warmup:
             return self.lr
         rise = self.warmup * total
@@ -109,18 +109,18 @@ Part = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerFlags:
-    """Flags of Lightning's ``Trainer`` that a run hands on as they are; Lightning documents them.
+    """Flags passed unchanged to Lightning's ``Trainer``, whose documentation describes them.
 
     Args:
         gradient_clip_val: largest norm or value of the gradients, > 0; null: no limit.
         gradient_clip_algorithm: norm or value; null: norm.
-        max_time: stop after so long, as DD:HH:MM:SS; null: no limit.
+        max_time: stop after this time, as DD:HH:MM:SS; null: no limit.
         num_nodes: machines, each with ``fit.devices`` devices, >= 1.
-        min_epochs: train at least so many, whatever a callback wants; null: no limit.
+        min_epochs: train at least this many epochs, whatever a callback requests; null: no limit.
         limit_train_batches, limit_val_batches, limit_test_batches: of an epoch; null: all.
-        check_val_every_n_epoch: validate after every so many epochs, >= 1.
-        profiler: simple, advanced or pytorch: where the time goes; null: none.
-        detect_anomaly: name the operation that first gave a gradient of NaN; slow.
+        check_val_every_n_epoch: validate after every this many epochs, >= 1.
+        profiler: simple, advanced or pytorch: profile the run; null: none.
+        detect_anomaly: name the operation that first produced a NaN gradient; slow.
         sync_batchnorm: statistics of batch normalisation over all devices.
         inference_mode: validate and test in torch's inference mode; false: without gradients only.
         enable_model_summary: a table of the layers before training.
@@ -149,7 +149,7 @@ class TrainerFlags:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The flags that differ from Lightning's defaults, or from a run's."""
+        """The flags that differ from Lightning's defaults or from a run's."""
         return {one.name: v for one in fields(self) if (v := getattr(self, one.name)) != one.default}
 
 
@@ -173,4 +173,4 @@ REFUSED = {
     "use_distributed_sampler": "the run's own sampler shares images out among devices",
     "val_check_interval": "a run validates at the end of epochs: use trainer.check_val_every_n_epoch",
 }
-"""Flags that the promises of a run fix, and what to use instead."""
+"""Flags that would break a run's guarantees, and what to use instead."""

@@ -1,4 +1,4 @@
-"""From a name to an object: one explicit table per room, and the signature as the schema of its options."""
+"""From a name to an object: one explicit table per room; the signature is the schema of the options."""
 
 import difflib
 import inspect
@@ -19,17 +19,17 @@ Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
 KEEP = "keep"
-"""The choice of the operator or readout that a published network has already."""
+"""The choice that keeps the operator or readout of a published network."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of an entry, which a configuration may set.
+    """An option of an entry that a configuration may set.
 
     Args:
         hint: type and bounds, as the signature declares them.
-        default: its value unless it is set; ``inspect.Parameter.empty`` where there is none.
-        text: a sentence or two on it, where that is known.
+        default: its default value; ``inspect.Parameter.empty`` if there is none.
+        text: a sentence or two that describe it, if known.
     """
 
     hint: Any
@@ -43,17 +43,17 @@ class Option:
 
     @cached_property
     def choices(self) -> tuple[str, ...]:
-        """The legal values as the command line has them, where they can be listed."""
+        """The legal values as written on the command line, if they can be listed."""
         return choices(self.hint)
 
     def take(self, key: str, value: Any) -> Any:
-        """``value`` as the option takes it; lists become tuples.
+        """Convert and check ``value``; lists become tuples.
 
-        Booleans are not numbers, nor numbers booleans, and NaN is refused. A float also takes a whole number,
-        and the text ``inf``, as JSON keeps it, for infinity.
+        Booleans are not numbers, numbers are not booleans, and NaN is refused. A float also accepts a whole
+        number, and the text ``inf``, as stored in JSON, for infinity.
 
         Raises:
-            ValueError: in one line, with ``key``, the legal values and ``value``.
+            ValueError: in one line with ``key``, the legal values and ``value``.
         """
         from pydantic import ValidationError
 
@@ -72,16 +72,16 @@ class Option:
 
     @cached_property
     def _adapter(self) -> Any:
-        # Imported here: pydantic takes as long to import as a command takes to print its help.
+        # Imported here: importing pydantic takes as long as printing a command's help.
         from pydantic import ConfigDict, TypeAdapter
 
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
 def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
-    """The class or function called ``name``: the room's own, else an installed package's entry point.
+    """The class or function called ``name``: a built-in one, else an installed package's entry point.
 
-    Built-in names take precedence, so an installed package cannot replace one unnoticed.
+    Built-in names take precedence, so an installed package cannot silently replace one.
 
     Raises:
         ValueError: if no such name exists; the message suggests the nearest.
@@ -96,7 +96,7 @@ def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
 
 
 def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
-    """Every class or function of a room by name, those of installed packages too.
+    """Every class or function of a room by name, including those of installed packages.
 
     Entries that cannot be imported are left out, with a warning.
     """
@@ -110,24 +110,24 @@ def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
 
 
 def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
-    """Every name of a room, those of installed packages too."""
+    """Every name of a room, including those of installed packages."""
     return list(dict.fromkeys([*table, *_foreign(f"cnnpool.{room}")]))
 
 
 def construct(
     table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
 ) -> Made:
-    """Call the entry of ``name`` with ``options`` checked against its keyword-only parameters.
+    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters.
 
     Raises:
-        ValueError: for an unknown name, an unknown option, or a value that its type or bounds refuse.
+        ValueError: for an unknown name, an unknown option, or a value of a wrong type or out of bounds.
     """
     entry = lookup(table, room, name)
     return entry(*args, **check(entry, name, options))
 
 
 def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
-    """The keyword-only parameters of ``entry`` by name: what a configuration may set."""
+    """The keyword-only parameters of ``entry`` by name: the options that a configuration may set."""
     return _options_of(entry)
 
 
@@ -148,12 +148,12 @@ def check(
 
     Args:
         entry: the class or function that takes them.
-        name: of the entry, for messages.
-        options: values by name, as YAML or JSON has them.
-        path: what stands before an option on the command line, such as ``pool``.
+        name: name of the entry, for messages.
+        options: values by name, as in YAML or JSON.
+        path: prefix of an option on the command line, such as ``pool``.
 
     Raises:
-        ValueError: in one line, naming the option, its value, and what it may be.
+        ValueError: in one line that names the option, its value and the legal values.
     """
     return check_options(options_of(entry), name, options, path)
 
@@ -161,7 +161,7 @@ def check(
 def check_options(
     known: Mapping[str, Option], name: str, options: Mapping[str, Any], path: str | None = None
 ) -> dict[str, Any]:
-    """As :func:`check`, by the options that are ``known``."""
+    """Like :func:`check`, with the options given as ``known``."""
     checked = {}
     for key, value in options.items():
         if key not in known:
@@ -173,7 +173,7 @@ def check_options(
 
 
 def check_fields(instance: Any, path: str) -> None:
-    """Check the fields of a dataclass whose constructor has taken them; to be called in ``__post_init__``.
+    """Check the fields of a dataclass; to be called in ``__post_init__``.
 
     Raises:
         ValueError: as by ``check``.
@@ -183,7 +183,7 @@ def check_fields(instance: Any, path: str) -> None:
 
 
 def checked(entry: Class) -> Class:
-    """Make the constructor of a class check its keyword-only arguments, each by its type and bounds.
+    """Make the constructor of a class check its keyword-only arguments by type and bounds.
 
     Raises:
         ValueError: when constructed, as by ``Option.take``.
@@ -205,13 +205,13 @@ def checked(entry: Class) -> Class:
 
 
 MOST = 8
-"""Suggestions for an unknown word."""
+"""Largest number of suggestions for an unknown word."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The suggestion for an unknown word: the nearest ``known`` one, else all of them, or eight of many.
+    """Suggestions for an unknown word: the nearest ``known`` one, else all, or the first eight of many.
 
-    One part of a dotted key is enough: ``width`` finds ``model.width``.
+    A part of a dotted key is enough: ``width`` finds ``model.width``.
     """
     known = sorted(known)
     near = nearest(word, known) or [key for key in known if word in key.split(".")]
@@ -224,7 +224,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
-    """The closest match of ``word`` in ``known``, if there is one, in any case of letters."""
+    """The closest match of ``word`` in ``known``, if there is one, ignoring case."""
     lowered = {one.lower(): one for one in known}
     return [lowered[one] for one in difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=cutoff)]
 
@@ -237,7 +237,7 @@ def _loaded(point: EntryPoint) -> Any:
     """The class or function of an entry point.
 
     Raises:
-        ValueError: naming the package, if it cannot be imported.
+        ValueError: naming the package if it cannot be imported.
     """
     try:
         return point.load()

@@ -1,6 +1,6 @@
 """The rooms of a configuration, their choices and their options, read from ``schema.json`` without torch.
 
-``python scripts/schema.py`` writes that file from the signatures; a test compares the two.
+``python scripts/schema.py`` writes that file from the signatures; a test compares them.
 """
 
 import json
@@ -35,13 +35,13 @@ FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bou
 
 @dataclass(frozen=True)
 class Room:
-    """A group of choices, with a folder in ``conf``.
+    """A group of choices with a folder in ``conf``.
 
     Args:
-        entries: the group of entry points by which installed packages add to it, without ``cnnpool.``.
-        tables: where its classes and functions stand by name, or the one class of all its choices, as
+        entries: entry-point group through which installed packages add choices, without ``cnnpool.``.
+        tables: the table of its classes and functions by name, or the one class of all its choices, as
             ``module:NAME``.
-        needed: whether every run has one.
+        needed: whether every run needs a choice of it.
     """
 
     entries: str
@@ -62,16 +62,16 @@ ROOMS = {
     "log": Room("loggers", ("cnnpool.loggers:LOGGERS",)),
 }
 SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")
-"""The first parts of the keys of a run's configuration."""
+"""First parts of the keys of a run's configuration."""
 OWN = {
     "seed": Option(Seed, 0, "of the weights, the order of the images, and all draws"),
     "out": Option(str, "outputs", "folder below which every run gets its own"),
 }
-"""Options without a room."""
+"""Options that belong to no room."""
 
 
 def names(room: str) -> list[str]:
-    """The names of the classes and functions of a room; a single empty one where all choices share one."""
+    """The names of the classes and functions of a room; one empty name if all choices share one class."""
     return list(_content()[room])
 
 
@@ -79,7 +79,7 @@ def options_of(room: str, name: str) -> Mapping[str, Option]:
     """The options of a choice.
 
     Raises:
-        KeyError: if the room has no such name; it may be of an installed package.
+        KeyError: if the room has no such name, which an installed package may define.
     """
     return _options(room, name if name in _content()[room] else _shared(room, name))
 

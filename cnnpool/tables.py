@@ -1,4 +1,4 @@
-"""One table, four formats: columns of text as plain text, Markdown and LaTeX, and records as CSV."""
+"""Tables in four formats: columns of text as plain text, Markdown and LaTeX, and records as CSV."""
 
 import csv as csv_module
 import io
@@ -37,16 +37,16 @@ LATEX = {
         for mark, name in zip("αβγδεζηθικλμνξπρςστυφχψωΓΔΘΛΞΠΣΥΦΨΩµ×→≠≈∞", SIGNS.split(), strict=True)
     },
 }
-"""LaTeX for a mark; accented letters stay as they are."""
+"""LaTeX escapes of special characters; accented letters stay unchanged."""
 LONGEST = {"header": 16, "cell": 40}
-"""Characters of a header and of a cell of words that stand in one line of a LaTeX table."""
+"""Most characters of a header or a cell of words on one line of a LaTeX table."""
 FORMULA = ("=", "+", "-", "@")
-"""A spreadsheet takes text that begins with one of these for a formula."""
+"""First characters that make a spreadsheet read a text as a formula."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A header and one cell per row; ``words`` are set flush left, numbers flush right."""
+    """A header and one cell per row; ``words`` are aligned left, numbers right."""
 
     header: str
     cells: list[str]
@@ -56,7 +56,7 @@ class Column:
 def from_rows(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
 ) -> list[Column]:
-    """The columns of a table given row by row; those whose header is in ``numbers`` are set flush right.
+    """The columns of a table given by rows; those whose header is in ``numbers`` are aligned right.
 
     Raises:
         ValueError: if a row has more or fewer cells than there are headers.
@@ -69,23 +69,23 @@ def from_rows(
 
 
 def text(columns: Sequence[Column], width: int | None = None) -> str:
-    """Plain text; headers and their rule are left out where all headers are empty.
+    """Plain text; omits headers and their rule where all headers are empty.
 
     Args:
-        columns: what to show.
-        width: of the terminal in characters. Columns that it has no room for follow in further tables, each
-            led by the first column; nothing is cut.
+        columns: columns to show.
+        width: of the terminal, in characters. Columns that do not fit follow in further tables, each with the
+            first column repeated; nothing is cut.
     """
     return "\n".join(_table(part) for part in _split(columns, width))
 
 
 def line(cells: Sequence[str], widths: Sequence[int], words: Collection[int] = ()) -> str:
-    """One row of a plain-text table that is printed as its rows come.
+    """One row of a plain-text table that is printed row by row.
 
     Args:
         cells: one for each column.
-        widths: of the columns in characters; a longer cell moves the rest of its row.
-        words: the places of the columns that are set flush left.
+        widths: of the columns in characters; a longer cell shifts the rest of its row.
+        words: indices of the columns aligned left.
     """
     padded = [
         printable(cell).ljust(width) if place in words else printable(cell).rjust(width)
@@ -95,11 +95,11 @@ def line(cells: Sequence[str], widths: Sequence[int], words: Collection[int] = (
 
 
 def markdown(columns: Sequence[Column], *, markup: bool = False) -> str:
-    """A Markdown table without a line's end after its last row.
+    """A Markdown table without a newline after its last row.
 
     Args:
-        columns: what to show.
-        markup: cells are Markdown themselves; else every mark in them is escaped.
+        columns: columns to show.
+        markup: cells are Markdown already; otherwise their special characters are escaped.
     """
     rows = [[column.header for column in columns], *by_row(columns)]
     lines = [f"| {' | '.join(markdown_text(cell, markup=markup) for cell in cells)} |" for cells in rows]
@@ -108,14 +108,14 @@ def markdown(columns: Sequence[Column], *, markup: bool = False) -> str:
 
 
 def markdown_text(cell: str, *, markup: bool = False) -> str:
-    """``cell`` in one line with its marks escaped; where it is ``markup``, only the bars between cells."""
+    """``cell`` on one line with special characters escaped; with ``markup``, only the column separators."""
     for mark in "|" if markup else "\\`*_[]<>|#":
         cell = cell.replace(mark, f"\\{mark}")
     return printable(cell)
 
 
 def latex(columns: Sequence[Column]) -> str:
-    """A ``tabular`` environment; the preamble needs booktabs. The sign of a number is a minus, no hyphen.
+    """A ``tabular`` environment; the preamble needs booktabs. Negative numbers get a minus, not a hyphen.
 
     Long headers and words are broken into lines.
     """
@@ -124,7 +124,7 @@ def latex(columns: Sequence[Column]) -> str:
     for cells in by_row(columns):
         pairs = zip(cells, columns, strict=True)
         rows.append([_latex(cell, LONGEST["cell"], column.words) for cell, column in pairs])
-    # A row that begins with a star or a bracket would be an option of the row's end before it.
+    # LaTeX reads a star or bracket at the start of a row as an option of the line break before it.
     head, *body = (re.sub(r"^(?=[*\[])", "{}", " & ".join(cells)) + " \\\\\n" for cells in rows)
     return (
         f"\\begin{{tabular}}{{{layout}}}\n\\toprule\n{head}\\midrule\n"
@@ -133,9 +133,9 @@ def latex(columns: Sequence[Column]) -> str:
 
 
 def csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records with the keys of the first as CSV; None is an empty cell, and no text is a formula.
+    """Records as CSV, with the keys of the first; None becomes an empty cell, and no text becomes a formula.
 
-    Without records there are no keys, and the file is empty.
+    Without records the file is empty.
     """
     if not records:
         return ""
@@ -147,7 +147,7 @@ def csv(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def printable(cell: str) -> str:
-    """``cell`` in one line, with control characters and broken encodings as escapes."""
+    """``cell`` on one line, with control characters and broken encodings escaped."""
     cell = " ".join(cell.split())
     if cell.isprintable():
         return cell
@@ -163,7 +163,7 @@ def by_row(columns: Sequence[Column]) -> list[tuple[str, ...]]:
 
 
 def _split(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
-    """The columns in groups that fit into ``width``, each led by the first column."""
+    """The columns in groups that fit ``width``, each starting with the first column."""
     if not columns:
         return []
     first, *others = columns
@@ -195,7 +195,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _latex(cell: str, longest: int, words: bool) -> str:
-    # File systems may keep an accent as a mark of its own, which pdflatex refuses.
+    # File systems may store an accent as a separate character, which pdflatex rejects.
     cell = unicodedata.normalize("NFC", printable(cell))
     shown = "".join(LATEX.get(mark, mark) for mark in re.sub(r"(?<![\w.])-(?=[\d.])", "−", cell))
     if len(cell) <= longest:

@@ -39,29 +39,29 @@ Settings = Mapping[str, Any]
 def train(
     settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str], logger: TensorBoard
 ) -> Results | None:
-    """Train, test and measure the network that ``settings`` ask for, and leave the run in ``out``.
+    """Train, test and measure the network that ``settings`` describe, and write the run to ``out``.
 
-    Goes on from ``out/checkpoints/last.ckpt`` where a run was stopped, to the same bits as one never stopped.
+    Resumes a stopped run from ``out/checkpoints/last.ckpt``, bit-identical to an uninterrupted run.
 
     Args:
-        settings: all of them, checked.
+        settings: all settings, checked.
         recipe: made of ``settings["fit"]``.
         out: the run's folder.
-        name: the run's name, its folder below the output root.
-        overrides: the command line, as results.json repeats it.
-        logger: gets numbers and pictures beside TensorBoard; when it fails later, a warning says so.
+        name: the run's name: its folder below the output root.
+        overrides: the command line, recorded in results.json.
+        logger: receives numbers and pictures beside TensorBoard; later failures of it only give a warning.
 
     Returns:
         The content of ``out/results.json``; None in all processes of a training but the first.
 
     Raises:
-        DivergedError: if the loss stops being finite.
-        DamagedError: if the checkpoint to go on from cannot be used.
-        ValueError: if a setting does not fit the others, or the checkpoint is of other settings.
-        Stopped: after a signal, once a checkpoint is saved; at once after a second one.
+        DivergedError: if the loss is no longer finite.
+        DamagedError: if the checkpoint to resume from cannot be used.
+        ValueError: if a setting does not fit the others, or the checkpoint has other settings.
+        Stopped: after a signal, once a checkpoint is saved; immediately after a second signal.
     """
     run = prepare(settings, recipe, out, name, overrides)
-    # Late, so that missing data is named without waiting for Lightning.
+    # Imported late, so that missing data is reported without waiting for Lightning.
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
     from cnnpool.fit.loggers import logging_to
@@ -107,10 +107,10 @@ class Parts:
     """The parts of a training, before it has a folder.
 
     Args:
-        settings: with the size of the images as published weights expect it.
-        images: of the data set.
+        settings: with the image size that published weights expect.
+        images: the images of the data set.
         classifier: the network and its training.
-        described: the chosen names of pool, readout, model and data, as results.json repeats them.
+        described: names of pool, readout, model and data, as recorded in results.json.
         stages: the operator of every stage with its options.
     """
 
@@ -122,7 +122,7 @@ class Parts:
 
 
 def parts(settings: Settings, recipe: Recipe) -> Parts:
-    """Read the images and make the network.
+    """Read the images and build the network.
 
     Raises:
         ValueError: if a setting does not fit the others.
@@ -134,7 +134,7 @@ def parts(settings: Settings, recipe: Recipe) -> Parts:
     if preset and (taken := sentence(preset, given, settings["data"])):
         log.info("%s", taken)
     dataset = data.build(**settings["data"], seed=seed)
-    # Late, so that missing data is named without waiting for Lightning.
+    # Imported late, so that missing data is reported without waiting for Lightning.
     with Progress("loading Lightning"), importing():
         from cnnpool.fit import Classifier, Images
 
@@ -170,14 +170,14 @@ def parts(settings: Settings, recipe: Recipe) -> Parts:
 
 
 def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str]) -> "Run":
-    """Make the parts of a run and its folder, and write down what decides the result."""
+    """Make the parts of a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
     made = parts(settings, recipe)
     from cnnpool.fit import Run
     from cnnpool.fit.trainer import precision_of
 
     decides, dataset = asked(settings), made.images.dataset
-    # Precision and data are not settings, but a checkpoint must match them too.
+    # Precision and data are not settings, but they must match a checkpoint too.
     facts = {**decides, "precision": precision_of(recipe), "data_sha256": dataset.sha256}
     made.classifier.header = checkpoint.header(facts, kernels_in_use())
     out.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides:
 
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
-    """Write ``config.yaml``, the resolved settings, and ``overrides.yaml`` into ``folder``."""
+    """Write the resolved settings, ``config.yaml``, and ``overrides.yaml`` to ``folder``."""
     folder.mkdir(exist_ok=True)
     mark = layout.temp_prefix(folder.parent)
     for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):
@@ -210,9 +210,9 @@ def save_settings(settings: Settings, overrides: list[str], folder: Path) -> Non
 
 
 def normalised(dataset: Dataset, net: Published) -> Dataset:
-    """``dataset`` with its pixels on the scale that the weights of ``net`` know, if that is known.
+    """``dataset`` with pixels normalised as the weights of ``net`` expect, if that is known.
 
-    Images of one channel, which the network sees three times, get the mean over the channels.
+    Images of one channel, repeated three times for the network, get the mean over the channels.
     """
     mean, std = net.loaded.mean, net.loaded.std
     if mean is None or std is None:

@@ -1,4 +1,4 @@
-"""``cnnpool bench``: our operators and named rivals, timed in turn in one process."""
+"""``cnnpool bench``: cnnpool's operators and named rivals, timed alternately in one process."""
 
 import argparse
 import re
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     """Run ``cnnpool bench [SUITE]``; returns the exit status.
 
     Raises:
-        ValueError: for an unknown operator, a number out of range, a device that is not there, or a file that
+        ValueError: for an unknown operator, a number out of range, a missing device, or a file that
             cannot be written.
     """
     args = parser().parse_args(arguments)
@@ -69,7 +69,7 @@ def _rows(args: argparse.Namespace, device: "torch.device") -> Iterator[tuple[di
         row = pool.measure(case, args.repeat, device, args.rival)
         row |= {"plain": True} if args.plain else {}
         text = line(row)
-        # A rival that is not installed is said to be missing once, not for each map.
+        # Report a rival that is not installed once, not for each map.
         yield row, "" if "missing" in row and text == before else text
         before = text
 

@@ -1,4 +1,4 @@
-"""The machine that a benchmark runs on: how it is set up, and what is said of it."""
+"""The machine that runs a benchmark: its set-up and its description."""
 
 import datetime
 import os
@@ -13,12 +13,12 @@ from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 
 def prepare(threads: int | None, device: str, *, plain: bool = False) -> torch.device:
-    """The ``device``, current if it is a GPU, with so many threads of torch; None: its own number.
+    """Set up ``device``, current if it is a GPU, with ``threads`` torch threads; None: torch's default.
 
     As in training, freed memory stays in the process (see docs/performance.md), unless ``plain``.
 
     Raises:
-        ValueError: if there is no such device.
+        ValueError: if the device does not exist.
     """
     chosen = usable(device)
     if chosen.type == "cuda":
@@ -31,7 +31,7 @@ def prepare(threads: int | None, device: str, *, plain: bool = False) -> torch.d
 
 
 def facts(device: torch.device) -> dict[str, Any]:
-    """Hardware, versions, commit and date, as a results file stores them; of a GPU only if it was used."""
+    """Hardware, versions, commit and date, as in a results file; the GPU only if it was used."""
     head, dirty = commit()
     names = ("torch", "numba", "timm", "antialiased-cnns")
     gpu: dict[str, str | None] = {}

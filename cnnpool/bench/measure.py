@@ -1,4 +1,4 @@
-"""Times taken in turn, replayed on a GPU too, ratios of them, and bytes kept for the backward pass."""
+"""Alternating timings, also replayed on a GPU, their ratios, and bytes saved for backward."""
 
 import statistics
 import time
@@ -17,21 +17,21 @@ Call = Callable[[], object]
 CPU = torch.device("cpu")
 WARM_UP = 3
 STEPS = 10
-"""Of a CUDA graph, so that its own launch does not matter either."""
+"""Steps per CUDA graph, so that its launch does not matter either."""
 _broken: list[torch.cuda.CUDAGraph] = []
 TRIES = 3
 BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
-"""Seconds and steps timed at once: neither the clock nor waiting for a GPU is seen."""
+"""Seconds and steps per block, which hide the clock's resolution and the wait for a GPU."""
 
 
 def in_turn(
     calls: dict[str, Call], repeat: int, device: torch.device = CPU, steps: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds per step, of which a call makes ``steps``, of each of ``calls``, ``repeat`` times in turn.
+    """Seconds per step of each of ``calls``, of ``steps`` steps each, measured ``repeat`` times in turn.
 
-    A time is the least of a few, so that another process on the same core must interrupt all of them to be
-    seen; short calls are timed in blocks. A GPU is waited for before a block and at its end, so that a time
-    is of launching or of work, whichever takes longer.
+    A time is the minimum of a few, so another process on the same core must interrupt all of them to
+    matter; short calls are timed in blocks. A GPU is synchronised before a block and at its end, so a time
+    measures launching or computing, whichever takes longer.
     """
     blocks = {name: _block(call, device, steps) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -45,8 +45,8 @@ def in_turn(
 def singles(calls: dict[str, Call], count: int) -> dict[str, dict[str, float]]:
     """Median and 90th percentile of ``count`` single calls of each of ``calls`` on the CPU, in turn.
 
-    ``page_faults`` a call, where the system counts them, are of memory that was given back to it and is
-    fetched again.
+    ``page_faults`` per call, where the system counts them, come from memory that was returned to it and
+    requested again.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     faults = dict.fromkeys(calls, 0)
@@ -92,14 +92,14 @@ def _block(call: Call, device: torch.device, steps: int) -> int:
 
 
 def ratio(upper: list[float], lower: list[float]) -> dict[str, float]:
-    """Median and quartiles of the ratios of times taken in the same turn."""
+    """Median and quartiles of the ratios of times from the same turn."""
     ratios = [a / b for a, b in zip(upper, lower, strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return {"median": statistics.median(ratios), "q1": low, "q3": high, "n": len(ratios)}
 
 
 def kept_bytes(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
-    """Bytes that autograd keeps from ``function(x)`` for the backward pass, beyond ``x`` itself."""
+    """Bytes that autograd saves from ``function(x)`` for the backward pass, in addition to ``x``."""
     kept: dict[int, int] = {}
 
     def pack(t: Tensor) -> Tensor:
@@ -120,24 +120,24 @@ def nbytes(tensors: Iterable[Tensor]) -> int:
 
 
 def copying(count: int, device: torch.device = CPU) -> Call:
-    """A call that moves ``count`` bytes on ``device``, half of them read and half of them written."""
+    """A call that copies on ``device`` with ``count`` bytes of traffic, half read and half written."""
     source = torch.ones(max(count // 2, 1), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
 
 def replays(steps: dict[str, Call]) -> dict[str, Call]:
-    """Calls that make each of ``steps`` on the current GPU ``STEPS`` times over, on the memory it used first.
+    """Calls that replay each of ``steps`` on the current GPU ``STEPS`` times, in the memory of its recording.
 
     Raises:
-        RuntimeError: if a step cannot be recorded, because it waits for the GPU, say; one line that names it.
+        RuntimeError: if a step cannot be recorded, for example if it waits for the GPU; one line names it.
     """
     calls = {}
     for name, step in steps.items():
         try:
             calls[name] = _recorded(step)
         except RuntimeError as error:
-            # Leaving a recording that a step has spoilt is an error again, which says less.
+            # Leaving a failed recording raises another, less informative error.
             first, *_ = str(error.__context__ or error).split("\n")
             raise RuntimeError(f"{name}: {first}") from error
     return calls
@@ -149,7 +149,7 @@ def _recorded(step: Call) -> Call:
     numbers = generator.clone_state()
     stream.wait_stream(torch.cuda.current_stream())
     try:
-        # Around both: torch.cuda.graph leaves its stream the current one where it fails.
+        # Around both: torch.cuda.graph does not restore the current stream when it fails.
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 step()
@@ -157,8 +157,8 @@ def _recorded(step: Call) -> Call:
                 for _ in range(STEPS):
                     step()
     except RuntimeError:
-        # The generator would stay in a recording for ever, and the allocator asks every graph that did not
-        # end whether memory is for it.
+        # Otherwise the generator would stay in recording mode, and the allocator would ask every unfinished
+        # graph whether memory belongs to it.
         generator.graphsafe_set_state(numbers)
         _broken.append(graph)
         raise

@@ -1,6 +1,6 @@
 """The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts.
 
-Rivals run as they are, compiled by torch.compile, or in ONNX Runtime for the forward pass alone.
+Rivals run eagerly, compiled by torch.compile, or, for the forward pass only, in ONNX Runtime.
 """
 
 import statistics
@@ -37,7 +37,7 @@ SHAPES = {
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Runtime = Literal["eager", "compile", "onnx"]
 IN: dict[Runtime, str] = {"eager": "", "compile": ", torch.compile", "onnx": ", ONNX Runtime, forward"}
-"""Ends of the names of rivals."""
+"""Suffixes of the names of rivals."""
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case]:
-    """All cases of ``shapes``, or those of the operators ``only``, by name or by its first word.
+    """All cases of ``shapes``, or those of the operators ``only``, by full name or its first word.
 
     Raises:
         ValueError: for an unknown operator.
@@ -71,15 +71,15 @@ def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case
 
 
 def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime = "eager") -> dict[str, Any]:
-    """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``.
+    """One row of the results: times in milliseconds, ratios, bytes saved; or the reason in ``missing``.
 
-    On the CPU also ``single`` calls, each timed by itself, with their 90th percentile and page faults, and
-    ``scaling``, how many times as fast ours is as on one thread. On a GPU, which must be the current one,
+    On the CPU also ``single`` calls, timed individually, with their 90th percentile and page faults, and
+    ``scaling``, the speed-up of cnnpool over one thread. On a GPU, which must be the current one,
     also the times ``replayed`` from CUDA graphs, without launching.
 
     Args:
-        rival: how the rival runs. In ONNX Runtime there is no backward pass: then ours makes none either,
-            and nothing is kept.
+        rival: how the rival runs. ONNX Runtime has no backward pass: then neither side runs one,
+            and nothing is saved.
     """
     duel = DUELS[case.operator]
     row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + IN[rival]}
@@ -94,13 +94,13 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime 
     if rival == "onnx":
         return row | _forward(ours, theirs, x, repeat)
     if rival == "compile":
-        # For each shape anew.
+        # Recompile for each shape.
         torch.compiler.reset()
         theirs = torch.compile(theirs, dynamic=False)
     y = ours(x).detach()
     grad = torch.randn_like(y)
     kept = kept_bytes(ours, x), kept_bytes(theirs, x)
-    # Forward reads x and writes y; backward reads the gradient of y and writes that of x; what is kept is
+    # Forward reads x and writes y; backward reads the gradient of y and writes that of x; saved tensors are
     # written once and read once.
     copy = copying(2 * nbytes([x, y]) + 2 * kept[0], device)
 
@@ -132,11 +132,11 @@ def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[s
 
 
 class MissingError(Exception):
-    """Why a rival cannot be measured here."""
+    """The reason why a rival cannot be measured here."""
 
 
 class _Module(nn.Module):
-    """A function as the exporter wants it."""
+    """A function as the module that the exporter requires."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -147,10 +147,10 @@ class _Module(nn.Module):
 
 
 def session(function: Function, x: Tensor) -> Call:
-    """A call of ONNX Runtime on the CPU that computes ``function(x)``, with as many threads as torch has.
+    """A call of ONNX Runtime on the CPU that computes ``function(x)``, with as many threads as torch.
 
     Raises:
-        MissingError: if ONNX Runtime is not installed, or does not take the function or the map.
+        MissingError: if ONNX Runtime is not installed, or does not support the function or the map.
     """
     if x.dtype != torch.float32 or not x.is_contiguous():
         raise MissingError("ONNX Runtime takes contiguous maps of float32")
@@ -200,8 +200,8 @@ def _map(case: Case, positive: bool, device: torch.device) -> Tensor:
 
 
 def _step(function: Function, x: Tensor, grad: Tensor) -> Call:
-    # A leaf of its own: autograd hands gradients over on the stream that first used one, and a recording
-    # must not meet the stream of the steps before it.
+    # A separate leaf: autograd accumulates gradients on the stream that first used one, and a recording
+    # must not use the stream of earlier steps.
     x = x.detach().requires_grad_()
     return lambda: torch.autograd.grad(function(x), x, grad)
 
@@ -218,8 +218,8 @@ def _on_one_thread(call: Call) -> Call:
 
 
 def _agree(case: Case, ours: Function, theirs: Function, x: Tensor) -> None:
-    # Away from the borders: rivals differ in what stands beyond them.
-    # On a GPU convolutions multiply float32 with ten bits of fraction.
+    # Away from the borders, where rivals pad differently.
+    # On a GPU, float32 convolutions use ten fraction bits.
     tolerance = (3e-3 if x.is_cuda else 1e-5) if x.dtype == torch.float32 else 3e-2
     small = x.detach()[:1]
     a, b = ours(small).float(), theirs(small).float()

@@ -1,4 +1,4 @@
-"""Results of benchmarks, in a file and as a table in the terminal."""
+"""Results of benchmarks, as a file and as a table in the terminal."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def record(
     device: "torch.device",
     out: Path | None,
 ) -> None:
-    """Print the line of each of ``rows``, and write the rows to ``out``, JSON, as soon as they are measured.
+    """Print the line of each of ``rows``, and write the rows to ``out`` as JSON as they are measured.
 
     Raises:
         ValueError: if ``out`` cannot be written.
@@ -57,7 +57,7 @@ def record(
 
 
 def header(gpu: bool = False) -> str:
-    """The names of the cells of ``line``."""
+    """The column names of ``line``."""
     return tables.line((*NAMES, "kept", "rival keeps", "replayed" * gpu), WIDTHS, WORDS)
 
 
@@ -85,7 +85,7 @@ def shape(row: Row) -> str:
 
 
 def count(row: Row, who: str) -> str:
-    """Bytes that ``who`` keeps for the backward pass."""
+    """Bytes that ``who`` saves for the backward pass."""
     kept = row["kept"][who]
     for unit, size in (("MB", 1e6), ("kB", 1e3)):
         if kept >= size:
@@ -94,5 +94,5 @@ def count(row: Row, who: str) -> str:
 
 
 def replayed(row: Row, key: str) -> str:
-    """The median of a ratio of steps replayed from CUDA graphs, or that there is none."""
+    """The median of a ratio of steps replayed from CUDA graphs, or a mark that there is none."""
     return f"{row['replayed'][key]['median']:.2f}x" if row["replayed"] else "-"

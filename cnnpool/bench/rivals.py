@@ -1,4 +1,4 @@
-"""Operators as others have them, and ours beside each: (channels, learnt numbers) -> function of a map."""
+"""Rivals and the corresponding cnnpool operators: (channels, learnt numbers) -> function of a map."""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,15 +15,15 @@ EPS = 1e-6
 
 
 class Duel(NamedTuple):
-    """One of our operators and who it is measured against."""
+    """A cnnpool operator and its rival."""
 
     rival: str
     ours: Callable[[int], Function]
     theirs: Callable[[int], Function]
     positive: bool = False
-    """Whether the map is one after a ReLU: what the rival is made for."""
+    """Whether the map is non-negative, as after a ReLU: the rival requires it."""
     random: bool = False
-    """Whether both draw: then what they draw is compared on average."""
+    """Whether both draw: then they are compared on average."""
 
 
 def _timm_blur(filter_size: int) -> Callable[[int], nn.Module]:
@@ -63,7 +63,7 @@ def _draw(x: Tensor) -> Tensor:
 
 
 def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
-    """``function`` of a map and a power that is learnt where the map is."""
+    """``function`` of a map and a learnt power on the map's device."""
 
     @cache
     def power(device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which downsampling for one network and one data set, within a budget."""
+"""Choose the downsampling for one network and one data set, within a budget."""
 
 import argparse
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     """``cnnpool choose``; returns the exit status.
 
     Raises:
-        ValueError: for a mistake in what was asked; the message is one line.
+        ValueError: for invalid arguments; the message is one line.
     """
     asked = parser().parse_intermixed_args(arguments)
     asked.words = arguments

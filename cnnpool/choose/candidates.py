@@ -1,4 +1,4 @@
-"""Candidates of a study, and the trainings made of each: the same network, data and recipe for all."""
+"""Candidates of a study and their trainings: all share one network, data set and recipe."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.results import Results
 
 DEFAULTS = ("fit.pictures=false",)
-"""Before the user's own settings: nobody looks at the pictures of a hundred runs."""
+"""Overrides before the user's own: nobody looks at the pictures of a hundred runs."""
 ROOMS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
 
 
 def overrides_of(label: str) -> tuple[str, ...]:
-    """The command line of ``cnnpool train`` for the candidate NAME+OPTION=VALUE+...
+    """The ``cnnpool train`` overrides for the candidate NAME+OPTION=VALUE+...
 
-    An option without a room is the operator's.
+    An option without a room belongs to the operator.
 
     Raises:
         ValueError: if an option has no value.
@@ -39,9 +39,9 @@ def overrides_of(label: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Network:
-    """The network, data and recipe that all candidates share, as a command line gives them.
+    """The network, data and recipe that all candidates share, from a command line.
 
-    Its overrides are KEY=VALUE, as typed, without those of ``choose``.
+    ``overrides`` are KEY=VALUE, as typed, except those of ``choose``.
     """
 
     overrides: tuple[str, ...] = ()
@@ -70,10 +70,10 @@ class Network:
             raise ValueError(f"{line}: {why}")
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
-        """The trainings of a candidate, one for each seed, below the folder ``out``.
+        """The trainings of a candidate, one per seed, below the folder ``out``.
 
         Raises:
-            ValueError: in one line, naming the candidate if it is the reason.
+            ValueError: in one line, naming the candidate if it is the cause.
         """
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
         folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
@@ -92,7 +92,7 @@ class Network:
         return found
 
     def checked(self, label: str) -> Mapping[str, Any]:
-        """The settings of a candidate's first run, refused if a run would refuse them before it reads data.
+        """The settings of a candidate's first run, after the checks that a run makes before it reads data.
 
         Raises:
             ValueError: in one line, naming the candidate.
@@ -112,8 +112,8 @@ class Network:
 class Arm:
     """The runs of one candidate, named as on the command line, such as ``max+kernel_size=3``, below ``out``.
 
-    ``tuned`` are the overrides that its tries have found best, ``ahead`` the seeds composed at a time, since
-    several take hardly more time than one, and ``failed`` says why it is out of the study.
+    ``tuned`` are the best overrides of its tries, ``ahead`` the number of seeds composed at a time, since
+    several take little longer than one, and ``failed`` is the reason why it is out of the study.
     """
 
     label: str
@@ -146,14 +146,14 @@ class Arm:
         self._results.clear()
 
     def read(self, seed: int) -> Results | None:
-        """The results of a seed; None if it is not finished, or cannot be read."""
+        """The results of a seed; None if it is not finished or cannot be read."""
         if seed not in self._results:
-            # Of a damaged run the runner refuses to train there, and says why.
+            # The runner refuses to train over a damaged run, and reports it.
             with suppress(DamagedError):
                 if found := results.read(self.home / f"seed{seed}"):
                     self._results[seed] = found
         return self._results.get(seed)
 
     def runs(self, seeds: Sequence[int]) -> dict[int, Results]:
-        """Seed -> results, of those that are finished."""
+        """Seed -> results, for the finished runs."""
         return {seed: found for seed in seeds if (found := self.read(seed)) is not None}

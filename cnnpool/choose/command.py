@@ -1,4 +1,4 @@
-"""``cnnpool choose``: from its arguments to a study, and from that to a report."""
+"""``cnnpool choose``: from its arguments to a study and its report."""
 
 import shlex
 import sys
@@ -31,20 +31,20 @@ COSTS = {
     "memory": "cost.saved_bytes",
     "time": "cost.wall_s",
 }
-"""Short names on the command line; any other number is named by its key."""
+"""Short names on the command line; other numbers are named by their key."""
 RUNS = "runs"
 FEW_IMAGES = 100
-"""Below it, or where one image weighs more than the margin, an accuracy decides little."""
+"""Fewer images, or a margin below one image, give a warning that accuracy decides little."""
 
 
 def choose(arguments: Namespace) -> int:
-    """Run a study, or go on with it; returns the exit status.
+    """Run or resume a study; returns the exit status.
 
     Args:
-        arguments: as the parser of ``cnnpool.choose`` gives them.
+        arguments: as parsed by ``cnnpool.choose``.
 
     Raises:
-        ValueError: in one line, for a mistake in what was asked.
+        ValueError: in one line, for invalid arguments.
     """
     own = [line for line in arguments.overrides if line.partition("=")[0].partition(".")[0] == "choose"]
     rest = tuple(line for line in arguments.overrides if line not in own)
@@ -58,10 +58,10 @@ def choose(arguments: Namespace) -> int:
 
 
 def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
-    """The options, beginning with those of the file that ``choose=NAME`` names.
+    """The options, starting from the file that ``choose=NAME`` names.
 
     Raises:
-        ValueError: for a file that there is not, or an option that cannot be.
+        ValueError: for a missing file or an invalid option.
     """
     name = next(
         (line.partition("=")[2] for line in reversed(settings) if line.startswith("choose=")), "default"
@@ -77,7 +77,7 @@ def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
 
 
 def prepare(options: Options, network: Network) -> Study:
-    """The study, all that can be wrong before a run checked, its folder made.
+    """Make the study and its folder, after all checks that need no run.
 
     Raises:
         ValueError: in one line.
@@ -103,12 +103,12 @@ def prepare(options: Options, network: Network) -> Study:
 
 
 def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure, Measure]:
-    """The measures that ``choose.metric`` and ``choose.cost`` name.
+    """The measures named by ``choose.metric`` and ``choose.cost``.
 
     Raises:
-        ValueError: if no probe of the runs measures them, or the direction that is better does not fit.
+        ValueError: if no probe of the runs measures them, or their better direction does not fit.
     """
-    # Late, since they come with torch.
+    # Imported late: they import torch.
     from cnnpool.probe import PROBES, declared
 
     accuracy = "val.accuracy" if settings["data"].get("val_size") else "test.accuracy"
@@ -120,7 +120,7 @@ def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure,
         raise ValueError(
             f"choose.metric={options.metric}: neither a high nor a low {metric.title} is better in itself"
         )
-    # Without a limit, a cost that nothing measures decides nothing.
+    # Without a limit, a cost that nothing measures has no effect.
     cost = _measure("cost", options.cost, COSTS, declared())
     if cost.sense >= 0:
         raise ValueError(f"choose.cost={options.cost}: a low {cost.title} is not better")
@@ -140,7 +140,7 @@ def _measure(option: str, name: str, short: Mapping[str, str], quantities: Seque
 
 
 def read_images(study: Study) -> None:
-    """Read the images once, so that the budget pays for no decoding, and warn where few of them decide.
+    """Read the images once, so that decoding does not use up the budget, and warn if they are few.
 
     Raises:
         ValueError: if they are missing or damaged.
@@ -148,7 +148,7 @@ def read_images(study: Study) -> None:
     from cnnpool import data
 
     settings, metric, margin = study.settings, study.metric, study.options.margin
-    # Machines of a cluster read for themselves.
+    # The machines of a cluster read images themselves.
     if settings.get("launch", {}).get("name", "local") not in ("local", "processes"):
         return
     dataset = data.build(**sized(settings), seed=study.first_seed)

@@ -1,4 +1,4 @@
-"""Run a study: the tries, then round after round, up to a decision or the end of the budget."""
+"""Run a study: the tries, then one round after another, until a decision or the end of the budget."""
 
 import os
 import signal
@@ -22,19 +22,19 @@ from cnnpool.system.signals import Stopped
 
 TICK_S = 0.5
 SAVED_S = 10.0
-"""Between two writings of the time: the most that a kill may lose of it."""
+"""Interval between saves of the elapsed time: at most this much is lost by a kill."""
 FAILED = ("failed", "refused")
 TUNE = "tune"
 TUNING_SEED = 1_000_000
-"""Added to the first seed: rates are tried on seeds that decide nothing."""
+"""Added to the first seed: rates are tried on seeds that the comparison does not use."""
 
 
 class Clock:
-    """Within the context, counts the time of the study; a thread of its own calls ``tick`` twice a second.
+    """Within the context, counts the study's time; a separate thread calls ``tick`` twice a second.
 
     Args:
-        study: whose ledger keeps the time.
-        tick: shows it.
+        study: its ledger stores the time.
+        tick: updates the display.
     """
 
     def __init__(self, study: Study, tick: Callable[[], None]):
@@ -56,14 +56,14 @@ class Clock:
         self._save()
 
     def count(self) -> None:
-        """Add the time since the last call."""
+        """Add the time since the previous call."""
         now = time.monotonic()
         self._study.ledger.spent_s += now - self._last
         self._last = now
 
     @contextmanager
     def deadline_active(self) -> Iterator[None]:
-        """Within the context, the end of the budget sets ``budget_spent``, and sends us SIGTERM."""
+        """Within the context, the end of the budget sets ``budget_spent`` and sends us SIGTERM."""
         self._deadline_active = True
         try:
             yield
@@ -78,7 +78,7 @@ class Clock:
             self._tick()
             if self._deadline_active and not self.budget_spent and self._study.left_s <= 0:
                 self.budget_spent = True
-                # As from outside: every launcher passes it on to the runs, which save and end.
+                # Like a signal from outside: every launcher forwards it to the runs, which save and end.
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def _save(self) -> None:
@@ -89,21 +89,21 @@ class Clock:
 
 @dataclass
 class Batch:
-    """The jobs that run now, each with the place of its candidate, and by name the outcomes so far."""
+    """The running jobs, each with the index of its candidate, and the outcomes so far by name."""
 
     title: str
     jobs: list[tuple[int, Job]]
     ended: dict[str, Outcome] = field(default_factory=dict)
 
     def failure(self, job: Job) -> str:
-        """Why a job failed, in one line; nothing if it did not."""
+        """Why a job failed, in one line; empty if it did not."""
         outcome = self.ended.get(job.name)
         return outcome.message if outcome and outcome.state in FAILED else ""
 
 
 @dataclass
 class Driver:
-    """Runs a study to its end; ``watch`` is called with where it stands, and what runs then, if anything."""
+    """Runs a study to its end; ``watch`` is called with the current view and the running batch, if any."""
 
     study: Study
     clock: Clock
@@ -111,7 +111,7 @@ class Driver:
     run: Callable[[Sequence[Job]], Iterator[Outcome]] = outcomes_of
 
     def drive(self) -> tuple[View, str]:
-        """Run all that is missing; where the study stands then, and why it ended: ``finished`` or ``budget``.
+        """Run all that is missing; returns the final view and why it ended: ``finished`` or ``budget``.
 
         Raises:
             ValueError: if no candidate can run, all for the same reason.
@@ -136,7 +136,7 @@ class Driver:
             self._refuse_if_all_failed()
 
     def _tune(self) -> bool:
-        """Run the tries that are missing and take their best; False if the budget ended them."""
+        """Run the missing tries and apply the best; False if the budget ended them."""
         tried, seed = tries_of(self.study), self.study.first_seed + TUNING_SEED
         jobs = [(place, one.jobs([seed])[0]) for place, one in tried]
         missing = [job for job, (_, one) in zip(jobs, tried, strict=True) if not one.read(seed)]
@@ -148,7 +148,7 @@ class Driver:
         return True
 
     def _finish(self, batch: Batch) -> bool:
-        """Run a batch, whose own words go into a log; False if the budget does not allow it, or ended it."""
+        """Run a batch with its output in a log; False if the budget does not allow it, or ended it."""
         if not fits(self.study, len(batch.jobs)):
             return False
         ledger, begun = self.study.ledger, time.monotonic()
@@ -171,18 +171,18 @@ class Driver:
         return True
 
     def _refuse_if_all_failed(self) -> None:
-        """Raise if no candidate is left, and all failed for one reason: a mistake in what they share."""
+        """Raise if all candidates failed for the same reason: a mistake in what they share."""
         reasons = {arm.failed for arm in self.study.arms}
         if len(reasons) == 1 and (reason := reasons.pop()):
             raise ValueError(f"no candidate runs: {reason}")
 
 
 def next_round(study: Study, seen: View) -> Batch:
-    """The runs that the next round lacks, the most promising candidates first."""
+    """The missing runs of the next round, the most promising candidates first."""
     order = sorted(seen.active, key=lambda i: (-np.nanmean(seen.values[i]) if seen.done else 0.0, i))
     first = study.arms[order[0]].jobs([study.first_seed])[0]
     side_by_side = first.settings.get("launch", {}).get("name", "local") != "local"
-    # Jobs that run side by side need not wait for each other before the first look.
+    # Parallel jobs need not wait for each other before the first look.
     together = FIRST_ROUND if side_by_side and not seen.done else 1
     jobs: list[tuple[int, Job]] = []
     for number in range(seen.done, seen.done + together):
@@ -195,12 +195,12 @@ def next_round(study: Study, seen: View) -> Batch:
 
 
 def fits(study: Study, runs: int) -> bool:
-    """Whether so many runs are likely to end within the budget; the first ones are tried in any case."""
+    """Whether ``runs`` runs are likely to end within the budget; the first ones are always tried."""
     return study.left_s > 0 and runs * study.ledger.run_s(0.0) <= study.left_s
 
 
 def tries_of(study: Study) -> list[tuple[int, Arm]]:
-    """Place of the candidate, and itself, with every combination of ``choose.tune``."""
+    """(index of the candidate, arm) for every combination of ``choose.tune``."""
     keys = tries(study.options.tune)
     every = [
         tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
@@ -215,7 +215,7 @@ def tries_of(study: Study) -> list[tuple[int, Arm]]:
 
 
 def take_best(study: Study, tried: Sequence[tuple[int, Arm]], batch: Batch) -> None:
-    """Give every candidate its best combination, the first of equal ones; out if all of its tries failed."""
+    """Give every candidate its best combination, the first if equal; drop it if all of its tries failed."""
     seed = study.first_seed + TUNING_SEED
     for place, arm in enumerate(study.arms):
         own = [one for other, one in tried if other == place]

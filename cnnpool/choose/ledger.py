@@ -1,4 +1,4 @@
-"""study.json: what was fixed before a study began, and the time that it has taken."""
+"""study.json: the fixed design of a study, and the time it has taken."""
 
 import json
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
 
     Args:
         folder: of the study.
-        design: decides how the study ends, in plain JSON; a study goes on by the same one only.
-        rounds: that were planned; None until the first one has shown how long a run takes.
-        resolution: the metric's smallest step, found with them.
+        design: everything that determines how the study ends, in plain JSON; it must not change on resuming.
+        rounds: planned rounds; None until the first one has shown how long a run takes.
+        resolution: the metric's smallest step, determined with ``rounds``.
         spent_s: seconds that all calls of the study have taken.
-        batch_s: those in which runs were made.
-        batch_runs: how many were.
+        batch_s: seconds spent on runs.
+        batch_runs: number of these runs.
         sessions: calls of the command.
     """
 
@@ -47,7 +47,7 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     sessions: Count = 0
 
     def save(self) -> None:
-        """Write the file, whole or not at all.
+        """Write the file atomically.
 
         Raises:
             OSError: naming the file.
@@ -56,12 +56,12 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
         write_json(self.folder / FILE, content)
 
     def run_s(self, usual: float) -> float:
-        """Seconds that a run has taken on average, ``usual`` before the first one."""
+        """Average seconds per run; ``usual`` before the first one."""
         return self.batch_s / self.batch_runs if self.batch_runs else usual
 
 
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
-    """The ledger of the study in ``folder``, which is ``held``; a new one where there is none.
+    """The ledger of the study in ``folder``, which must be ``held``; a new one if there is none.
 
     Raises:
         ValueError: if the folder holds another study, or its file is damaged.
@@ -74,7 +74,7 @@ def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
 
 
 def held(folder: Path) -> FileLock:
-    """A lock on the study, so that two commands do not share one; its folder is made.
+    """A lock on the study, which prevents two commands from sharing it; makes the folder.
 
     Raises:
         ValueError: if another process holds it, or it cannot be written.
@@ -95,7 +95,7 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["schema"] != SCHEMA:
             raise ValueError
-        # Every field, so that none falls back to its default.
+        # Require every field, so that none falls back to its default.
         known = {name: content[name] for name in Ledger.model_fields.keys() - {"folder"}}
         found = Ledger(folder=path.parent, **known)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

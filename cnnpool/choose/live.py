@@ -1,4 +1,4 @@
-"""A study while it goes on: a live table on a terminal, a line a round in a log, a file for others."""
+"""Progress of a study: a live table on a terminal, one line per round in a log, a file for other programs."""
 
 import shutil
 import sys
@@ -18,11 +18,11 @@ from cnnpool.system.atomic import write_bytes
 from cnnpool.system.progress import duration
 
 UP, CLEAR = "\x1b[A", "\x1b[K"
-"""Line by line, since standard output shows any other command to a terminal as text."""
+"""Escapes per line: standard output shows all others to a terminal as text."""
 
 
 def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
-    """The study at this moment, its candidates in the order of its tables."""
+    """The current state of the study, its candidates in the order of its tables."""
     places = page.order(view)
     return Live(
         said=batch.title if batch else f"{page.rounds(view.done)} done",
@@ -42,13 +42,13 @@ def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -
 
 
 class Display:
-    """Within the context, shows a study on ``stream`` and in study.live.json, where that can be written.
+    """Within the context, shows a study on ``stream``, and in study.live.json if that is writable.
 
-    ``show`` takes what is new, ``tick`` shows the time.
+    ``show`` updates the content, ``tick`` the time.
 
     Args:
-        study: to show.
-        stream: where, standard output as it is now by default; a terminal gets the live table.
+        study: the study to show.
+        stream: by default the current standard output; a terminal gets the live table.
     """
 
     def __init__(self, study: Study, stream: TextIO | None = None):
@@ -66,7 +66,7 @@ class Display:
         self.close()
 
     def show(self, view: View, batch: Batch | None) -> None:
-        """Take note of where the study stands, and of what runs."""
+        """Update the state of the study and the running batch."""
         self._now = view, batch
         self._write(snapshot(self._study, view, batch))
         if self._live:
@@ -88,13 +88,13 @@ class Display:
             self._draw(self._text(*now))
 
     def close(self) -> None:
-        """Remove the table, to make room for what the command says at its end."""
+        """Remove the table before the command prints its result."""
         self._now = None
         if self._lines:
             self._draw("")
 
     def _draw(self, text: str) -> None:
-        """Wipe the table that is drawn, go back to its first line, and write ``text`` there."""
+        """Erase the drawn table, return to its first line, and write ``text`` there."""
         with self._drawing:
             back, blank = UP * self._lines, f"{CLEAR}\n" * self._lines
             self._stream.write(f"\r{back}{blank}{CLEAR}{back}{text}")
@@ -107,11 +107,11 @@ class Display:
         said = f"{batch.title}: {len(batch.ended)} of {len(batch.jobs)} runs" if batch else done
         head = f"{said}; {_spent(study)}, {duration(max(study.left_s, 0))} left"
         lines = tables.text(page.columns(study, view)).splitlines()[: size.lines - 3]
-        # A line that wraps would be drawn over.
+        # Redrawing would miss a line that wraps.
         return "".join(f"{line[: size.columns - 1]}\n" for line in [head, "", *lines])
 
     def _log(self, view: View) -> None:
-        """For a log: the round that is complete, and who has gone since the last one."""
+        """For a log: the completed round, and the candidates dropped since the last one."""
         study, leader = self._study, page.best(view)
         if leader is not None:
             mean = page.columns(study, view)[2].cells[0]

@@ -1,4 +1,4 @@
-"""study.live.json: where a study stands, for whoever watches it from another process."""
+"""study.live.json: the state of a study, for other processes."""
 
 import json
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ class Live:
     """A study at one moment.
 
     Args:
-        said: what goes on, such as ``round 3 of at most 12``.
-        rounds: complete ones.
+        said: current activity, such as ``round 3 of at most 12``.
+        rounds: number of complete rounds.
         planned: the most rounds; None until the first one has shown how long a run takes.
-        ended, asked: runs of the round, or of the tries, that have ended, and all of them.
+        ended, asked: number of finished runs, and of all runs, of the round or of the tries.
         spent_s, budget_s: time that the study has taken and may take, in seconds.
         time: of writing, in seconds since 1970.
-        candidates: the table of candidates, a row each.
+        candidates: the table of candidates, one row each.
         trained: rounds that each of them has been trained for.
-        left: whether each of them is still in.
-        gone: candidate, and when and why it was dropped, or is out.
-        verdict: the recommendation; empty while the study goes on.
+        left: whether each candidate is still in.
+        gone: candidate, and when and why it was dropped or is out.
+        verdict: the recommendation; empty while the study is running.
     """
 
     schema: Literal[1] = 1
@@ -62,15 +62,15 @@ ADAPTER = TypeAdapter(Live)
 
 
 def content(live: Live) -> bytes:
-    """The file of ``live``."""
+    """The file's content for ``live``."""
     return json.dumps(asdict(live), indent=1, allow_nan=False).encode()
 
 
 def read(path: Path) -> Live | None:
-    """The study in the file ``path``; None where there is none.
+    """The study in the file ``path``; None if there is none.
 
     Raises:
-        DamagedError: if the file is not what a study wrote.
+        DamagedError: if the file was not written by a study.
     """
     try:
         found = read_bytes(path)
@@ -82,5 +82,5 @@ def read(path: Path) -> Live | None:
 
 
 def lives(path: Path) -> bool:
-    """Whether the command that wrote the file ``path`` goes on."""
+    """Whether the command that wrote the file ``path`` is still running."""
     return bool(is_locked(path.with_name(layout.LOCK)))

@@ -25,16 +25,16 @@ class Options:
         pools: candidates: operators by name, with options as in max+kernel_size=3, at least two.
         metric: accuracy (on the validation images, where there are any), consistency, worst_shift, or the
             dotted key of a number in results.json.
-        margin: a difference below it does not matter, in the metric's unit: 0.005 is half a point.
-        rounds: the most seeds of each candidate; fewer are planned where the budget is short.
-        cost: by which the cheapest of those that are not worse is found: flops, parameters, memory, time, or
+        margin: largest difference that does not matter, in the metric's unit: 0.005 is half a point.
+        rounds: the most seeds of each candidate; fewer are planned if the budget is short.
+        cost: by which the cheapest candidate that is not worse is found: flops, parameters, memory, time, or
             the dotted key of a number in results.json of which less is better.
-        limit: leave out candidates that cost more than so many times the cheapest one; null: none.
-        tune: values that each candidate tries first on validation images, as in fit.lr:[0.003,0.01,0.03].
+        limit: leave out candidates that cost more than this many times the cheapest one; null: none.
+        tune: values that each candidate first tries on validation images, as in fit.lr:[0.003,0.01,0.03].
         out: folder of the study; null: named after data, model and settings below the output root.
 
     Raises:
-        ValueError: naming the option, its value and what it may be.
+        ValueError: naming the option, its value and the legal values.
     """
 
     budget: str = "1h"
@@ -62,14 +62,14 @@ class Options:
 
 
 def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
-    """The options that a command line asks for.
+    """Parse the options of a command line.
 
     Args:
-        settings: ``choose.KEY=VALUE``, of those with the same key the last one.
+        settings: ``choose.KEY=VALUE``; the last one with the same key counts.
         defaults: values by key.
 
     Raises:
-        ValueError: in one line, for an unknown key or a value that cannot be meant.
+        ValueError: in one line, for an unknown key or an invalid value.
     """
     values = dict(defaults)
     for setting in settings:
@@ -79,14 +79,14 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
         if not equals:
             raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
         values[key] = split(text) if key in LISTS else plain(text)
-    # A number alone is no duration, and is refused as one.
+    # A bare number is not a duration, and is refused as one.
     if "budget" in values:
         values["budget"] = str(values["budget"])
     return Options(**values)
 
 
 def duration(text: str) -> float:
-    """``90s``, ``30min``, ``1.5h`` or ``1d`` in seconds.
+    """Convert ``90s``, ``30min``, ``1.5h`` or ``1d`` to seconds.
 
     Raises:
         ValueError: for anything else.
@@ -118,7 +118,7 @@ def tries(tune: Iterable[str]) -> dict[str, list[str]]:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas, those inside brackets left whole: ``a,b:[1,2]``; brackets around all go."""
+    """Split at commas outside brackets: ``a,b:[1,2]``; removes brackets around the whole text."""
     text = text.strip()
     if text in ("", "null", "[]"):
         return []

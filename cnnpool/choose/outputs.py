@@ -1,4 +1,4 @@
-"""The files of a finished study: its report, its numbers, and a figure of them."""
+"""The files of a finished study: its report, its numbers, and a figure."""
 
 import os
 from pathlib import Path
@@ -15,10 +15,10 @@ from cnnpool.report.render import put
 
 
 def write(study: Study, ending: page.Ending) -> Path:
-    """Write choose.md, choose.html, runs.csv and the figure into the study's folder; returns the page.
+    """Write choose.md, choose.html, runs.csv and the figure to the study's folder; returns the page.
 
     Raises:
-        ValueError: if it cannot be written.
+        ValueError: if they cannot be written.
     """
     folder = study.ledger.folder
     drawn = plot("values", lambda: _values(study, ending.view))
@@ -31,7 +31,7 @@ def write(study: Study, ending: page.Ending) -> Path:
 
 
 def records(study: Study, view: View) -> list[dict[str, object]]:
-    """One flat record per finished run of the rounds: candidate, seed, metric, test accuracy, cost, place."""
+    """One flat record per finished run: candidate, seed, metric, test accuracy, cost, place."""
     found = []
     for arm in study.arms:
         for seed, one in arm.runs(study.seeds).items():

@@ -1,4 +1,4 @@
-"""The words of a study: the table of its candidates, its recommendation, and its report."""
+"""The text of a study: the table of its candidates, its recommendation, and its report."""
 
 import math
 import shlex
@@ -32,13 +32,13 @@ ENDS = {
     "none left": "no candidate is left",
 }
 MOST = 200
-"""Rounds beyond which a forecast gives no number."""
+"""Most rounds that a forecast gives as a number."""
 DROPPED = "no better than the best"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a study ended: where it stood, a key of ``ENDS``, and the words that had started it."""
+    """How a study ended: its last view, a key of ``ENDS``, and the command that started it."""
 
     view: View
     reason: str
@@ -46,7 +46,7 @@ class Ending:
 
 
 def order(view: View) -> list[int]:
-    """Candidates: those left by their mean, then those dropped, the last dropped first, then those out."""
+    """Sort candidates: those left by mean, then dropped ones, the last dropped first, then those out."""
     ended = {drop.candidate: drop.round for drop in view.state.drops}
 
     def key(i: int) -> tuple[int, float]:
@@ -58,7 +58,7 @@ def order(view: View) -> list[int]:
 
 
 def columns(study: Study, view: View) -> list[Column]:
-    """Candidate, seeds, metric, distance to the best, cost, and whether it is left."""
+    """Candidate, seeds, metric, distance to the best, cost, and whether it is still in."""
     places, metric = order(view), study.metric
     losses, costs = [view.state.loss[i] for i in places], [view.costs[i] for i in places]
     step = f" ({metric.step_unit})" if metric.step_unit else ""
@@ -75,7 +75,7 @@ def columns(study: Study, view: View) -> list[Column]:
 
 
 def fate(view: View, place: int) -> str:
-    """Left, dropped or out, and why, in a few words."""
+    """Left, dropped or out, with the reason, in a few words."""
     if place in view.out:
         return f"out: {view.out[place]}"
     for drop in view.state.drops:
@@ -85,17 +85,17 @@ def fate(view: View, place: int) -> str:
 
 
 def rounds(count: int, kind: str = "") -> str:
-    """``1 complete round`` or ``3 complete rounds``, of the kind ``complete``."""
+    """``1 complete round`` or ``3 complete rounds``; ``kind`` is ``complete``."""
     return f"{count}{kind and ' '}{kind} round{'s' * (count != 1)}"
 
 
 def best(view: View) -> int | None:
-    """The candidate with the highest mean of those left."""
+    """The remaining candidate with the highest mean."""
     return max(view.active, key=lambda i: _mean(view.values[i])) if view.active and view.done else None
 
 
 def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str, str]:
-    """choose.md and choose.html."""
+    """Render choose.md and choose.html."""
     view = ending.view
     runs = [one for arm in study.arms for one in arm.runs(study.seeds).values()]
     where = f" for {runs[0].model['name']} on {runs[0].images_of}" if runs else ""
@@ -123,7 +123,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
 
 
 def _collapsed(study: Study) -> list[tuple[str, str]]:
-    """Candidates and how many of their runs learned nothing."""
+    """Candidates and the number of their runs that learned nothing."""
     found = []
     for arm in study.arms:
         runs = list(arm.runs(study.seeds).values())
@@ -138,7 +138,7 @@ def _collapsed(study: Study) -> list[tuple[str, str]]:
 
 
 def verdict(study: Study, ending: Ending) -> str:
-    """The recommendation, or that there is none and what is missing, in a few sentences."""
+    """The recommendation, or why there is none and what is missing, in a few sentences."""
     view, place = ending.view, ending.view.recommended
     ended = f"The study ended after {rounds(view.done, 'complete')}: {ENDS[ending.reason]}."
     if place is not None:
@@ -153,7 +153,7 @@ def verdict(study: Study, ending: Ending) -> str:
 
 
 def next_command(study: Study, ending: Ending) -> list[str]:
-    """The words to type next: train the candidate that is recommended, or go on; none where neither helps."""
+    """The next command to type: train the recommended candidate, or continue; empty if neither helps."""
     view = ending.view
     if view.recommended is not None:
         arm = study.arms[view.recommended]
@@ -166,7 +166,7 @@ def next_command(study: Study, ending: Ending) -> list[str]:
 
 
 def gone(study: Study, view: View) -> list[tuple[str, str]]:
-    """Candidate, and when and why it was dropped, or is out."""
+    """Candidate, and when and why it was dropped or is out."""
     found = []
     for drop in view.state.drops:
         s = _lead(view, drop.candidate, drop.than)
@@ -198,7 +198,7 @@ def _reason(study: Study, view: View, place: int) -> str:
 
 
 def _missing(study: Study, view: View) -> str:
-    """How many rounds would tell the candidates left apart, as far as the runs show it."""
+    """How many more rounds would separate the remaining candidates, as far as the runs show it."""
     if view.done < FIRST_ROUND:
         return f"Missing: tests begin with round {FIRST_ROUND}."
     needed = _needed(study, view)
@@ -216,19 +216,19 @@ def _remedy(study: Study, ending: Ending) -> str:
 
 
 def _enough(study: Study, view: View) -> str:
-    """The budget that the rounds which are missing need, as far as they are planned."""
+    """The budget that the missing rounds need, as far as they are planned."""
     planned = study.ledger.rounds or FIRST_ROUND
     needed = _needed(study, view)
     wanted = max(view.done + 1, planned if math.isnan(needed) else min(planned, needed))
     more = (wanted - view.done) * len(view.active) * run_s(study)
     minutes = math.ceil((study.ledger.spent_s + 1.1 * more) / 60)
-    # At least what makes the budget larger.
+    # At least enough to enlarge the budget.
     minutes = max(minutes, math.ceil(study.options.budget_s / 60) + 1)
     return f"{minutes}min" if minutes < 600 else f"{math.ceil(minutes / 60)}h"
 
 
 def _needed(study: Study, view: View) -> float:
-    """Rounds that would tell all candidates left from the best; NaN if nothing shows it."""
+    """Number of rounds that would separate all remaining candidates from the best; NaN if unknown."""
     leader = best(view)
     if leader is None:
         return math.nan
@@ -238,7 +238,7 @@ def _needed(study: Study, view: View) -> float:
 
 
 def _forecast(study: Study, view: View, s: Summary) -> float:
-    """Rounds, planned for it, that would tell if means and spread stayed; NaN unknown, infinity too many."""
+    """Rounds, if planned so, that would decide at these means and spread; NaN unknown, infinity too many."""
     gap = max(s.mean, study.options.margin - s.mean)
     if s.n < FIRST_ROUND or not s.sd > 0 or gap <= 0:
         return math.nan
@@ -248,7 +248,7 @@ def _forecast(study: Study, view: View, s: Summary) -> float:
 
 
 def _undecided(study: Study, view: View) -> list[tuple[str, str]]:
-    """Candidate, and what was not shown of it, of those left."""
+    """Each remaining candidate, and what was not shown about it."""
     leader = best(view)
     if leader is None or len(view.active) < 2:
         return []
@@ -266,7 +266,7 @@ def _undecided(study: Study, view: View) -> list[tuple[str, str]]:
 
 
 def _on_test(study: Study, view: View) -> list[Column]:
-    """Test accuracy of each candidate over its seeds; no columns without any."""
+    """Test accuracy of each candidate over its seeds; no columns if there is none."""
     rows = []
     for i in order(view):
         runs = study.arms[i].runs(study.seeds[: view.done]).values()
@@ -285,7 +285,7 @@ def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
 
 
 def _lead(view: View, place: int, other: int) -> Summary:
-    """How much higher another candidate is than this one, over the rounds that both have."""
+    """Mean of another candidate less that of this one, over the rounds that both have."""
     return summarise(_known(view.values[other] - view.values[place]).tolist())
 
 

@@ -2,7 +2,7 @@
 
 The statement behind a drop is that of multiple comparisons with the best (Hsu 1984, Annals of Statistics 12):
 the candidate is no better than the best of the others. All such statements of a study hold together with
-probability 95 %, whenever the study is looked at or stopped. A candidate that is shown to lose less than the
+probability 95 %, whenever the study is looked at or stopped. A candidate whose loss is shown to be below the
 margin is not dropped.
 """
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 FIRST_ROUND = 3
-"""Rounds before the first look: a variance of two differences says next to nothing."""
+"""Rounds before the first look: the variance of two differences is nearly uninformative."""
 SHAPE = 2.0
-"""Exponent of the levels' growth over the rounds: 0 is Pocock's constant level, larger spends it later."""
+"""Exponent of the levels' growth over the rounds: 0 is Pocock's constant level; larger spends it later."""
 PATHS = 200_000
 CHUNK = 20_000
 LEVEL = 0.05
@@ -30,11 +30,11 @@ class Rule:
     """How candidates are compared, fixed before the first run.
 
     Args:
-        candidates: how many there are at the beginning, >= 2.
+        candidates: initial number of candidates, >= 2.
         rounds: the most rounds of seeds, >= 3.
-        margin: differences below it do not matter, >= 0, in the metric's unit.
+        margin: largest difference that does not matter, >= 0, in the metric's unit.
         resolution: the metric's smallest step, such as one over the number of test images, >= 0. Its
-            rounding variance, resolution^2 / 12, is added to that of the differences, since a few equal
+            rounding variance, resolution^2 / 12, is added to that of the differences, because a few equal
             differences of so coarse a metric would otherwise seem to have none.
     """
 
@@ -46,8 +46,8 @@ class Rule:
     def level(self, done: int) -> float:
         """The one-sided level of one pair's test after ``done`` rounds.
 
-        Each rival of the best candidate has an equal share of the whole level (Bonferroni), so the best is
-        dropped in at most 5 % of studies, over all looks and all rivals. Where several are best, that holds
+        Each rival of the best candidate has an equal share of the overall level (Bonferroni), so the best is
+        dropped in at most 5 % of studies, over all looks and all rivals. If several are best, this holds
         for each of them.
         """
         return levels(self.rounds, LEVEL / (self.candidates - 1))[done - FIRST_ROUND]
@@ -66,10 +66,10 @@ class Drop:
 
 @dataclass(frozen=True)
 class State:
-    """The evidence after some rounds: candidates left, drops in order, and those not worse by the margin.
+    """The evidence after some rounds: remaining candidates, drops in order, and those within the margin.
 
-    ``finished`` says why no further round is needed ("one left" or "equivalent"), or nothing; ``loss`` is the
-    upper bound of each one's loss against the best of the others left, in the metric's unit, or NaN.
+    ``finished`` says why no further round is needed ("one left" or "equivalent"), or is empty; ``loss`` is
+    the upper bound of each one's loss against the best of the others left, in the metric's unit, or NaN.
     """
 
     left: tuple[int, ...]
@@ -81,11 +81,11 @@ class State:
 
 @dataclass
 class Course:
-    """The course of S studies side by side with C candidates each.
+    """The course of S parallel studies with C candidates each.
 
     Whether a candidate is left, (S, C), the round after which it ended, or 0, the rival that showed it and
     its p; upper bounds of the second one's lead over the first at the last look, (S, C, C); why a study is
-    finished, or nothing, and its last round with a look, or 0, (S,).
+    finished, or empty, and its last round with a look, or 0, (S,).
     """
 
     left: Mask
@@ -98,7 +98,7 @@ class Course:
 
 
 def follow(values: Array, rule: Rule) -> Course:
-    """The course of many studies by one rule.
+    """Compute the course of many studies under one rule.
 
     Args:
         values: (studies, candidates, rounds done), as for :func:`replay`.
@@ -122,12 +122,12 @@ def follow(values: Array, rule: Rule) -> Course:
 
 
 def replay(values: Array, rule: Rule) -> State:
-    """The state after all rounds in ``values``: a pure function, so a stopped study goes on as if it had not.
+    """The state after all rounds in ``values``: a pure function, so a stopped study resumes exactly.
 
     Args:
-        values: (candidates, rounds done), higher is better; NaN where a candidate was dropped before, or
-            did not finish. Tests of a pair use the rounds that both have; a candidate without any value is
-            neither left nor dropped.
+        values: (candidates, rounds done), higher is better; NaN where a candidate had been dropped or did not
+            finish. Tests of a pair use the rounds that both have; a candidate without any value is neither
+            left nor dropped.
     """
     course = follow(values[None], rule)
     left, ended, bound = course.left[0], course.ended[0], course.bound[0]
@@ -143,23 +143,23 @@ def replay(values: Array, rule: Rule) -> State:
 
 
 def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:
-    """The cheapest candidate shown not to be worse, of equally cheap ones the best; None where none is.
+    """The cheapest candidate shown not to be worse, the best if costs are equal; None if there is none.
 
     Args:
-        costs: of each candidate, lower is better.
+        costs: cost of each candidate, lower is better.
     """
     return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))), default=None)
 
 
 def _look(course: Course, going: NDArray[np.intp], values: Array, rule: Rule) -> None:
-    """Test all pairs of the studies ``going`` by their ``values`` so far, and note what that decides."""
+    """Test all pairs of the studies ``going`` by their ``values`` so far, and record the decisions."""
     done = values.shape[2]
     level = rule.level(done)
     p, bound = _pairs(values, rule.resolution, level)
     left = course.left[going]
     rivals = np.where(left[:, None, :] & ~np.isnan(p), p, 2.0)
     than, least = rivals.argmin(2), rivals.min(2)
-    # A loss that is shown to be below the margin does not matter.
+    # A loss shown to be below the margin does not matter.
     matters = np.where(left[:, None, :], bound, -np.inf).max(2) >= rule.margin
     worse = left & (least <= level) & matters
     for store, found in ((course.ended, done), (course.than, than), (course.p, least)):
@@ -178,8 +178,8 @@ def _finished(bound: Array, left: Mask, margin: float) -> NDArray[np.str_]:
 def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array]:
     """For every pair (i, j): the p-value of "i is not worse than j", and the upper bound of j's lead over i.
 
-    Both by the paired t test over the rounds that the two have in common; NaN (p) and infinity (bound) with
-    fewer than three of them.
+    Both by the paired t test over their common rounds; NaN (p) and infinity (bound) with fewer than three
+    of them.
     """
     differences = values[:, None] - values[:, :, None]
     count = np.isfinite(differences).sum(3)
@@ -192,7 +192,7 @@ def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array
         t = np.where(error > 0, mean / error, np.sign(mean) * np.inf)
     itself = np.eye(values.shape[1], dtype=bool)
     p = np.where(enough & ~np.isnan(t) & ~itself, stdtr(n - 1, -t), np.nan)
-    # One quantile for each number of rounds in common, of which there are few.
+    # One quantile per number of common rounds: there are few such numbers.
     edges = stdtrit(np.arange(1, values.shape[2] + 1), 1 - level)
     bound = np.where(enough, mean + edges[n - 2] * error, np.inf)
     return p, np.where(itself, -np.inf, bound)
@@ -205,11 +205,11 @@ def levels(rounds: int, level: float) -> tuple[float, ...]:
     A paired t test that rejects when p <= level at any look does so with probability ``level`` in all where
     the differences are normal with mean 0, whatever their variance: the t statistics of all looks depend on
     neither, so their joint distribution is simulated once (200,000 paths of a fixed seed, relative standard
-    error 3 % at a level of 0.005). The looks' levels grow as (round / rounds)^2; Kim & DeMets 1987
-    describe such families.
+    error 3 % at a level of 0.005). The levels grow as (round / rounds)^2; Kim & DeMets 1987 describe such
+    families.
 
     Args:
-        rounds: the most that will be run, >= 3.
+        rounds: the most rounds, >= 3.
         level: of the whole sequence, 0..1 (both excluded).
     """
     looks = np.arange(FIRST_ROUND, rounds + 1)
@@ -220,7 +220,7 @@ def levels(rounds: int, level: float) -> tuple[float, ...]:
 
 
 def _smallest_p(chunk: int, looks: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The least p / weight over the looks, of ``CHUNK`` paths of standard normal differences."""
+    """The smallest p / weight over the looks, of ``CHUNK`` paths of standard normal differences."""
     drawn = np.random.default_rng([20_261, chunk]).standard_normal((CHUNK, looks[-1]))
     total, squares = drawn.cumsum(1)[:, looks - 1], (drawn**2).cumsum(1)[:, looks - 1]
     mean = total / looks

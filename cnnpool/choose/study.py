@@ -1,4 +1,4 @@
-"""A study: its candidates, its rule, and where it stands, which the finished runs decide alone."""
+"""A study: its candidates, its rule, and its state, which depends on the finished runs alone."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from cnnpool.report.measure import Measure
 from cnnpool.run_folder.results import Results
 
 FINEST = 10**7
-"""A metric with smaller steps than one over this is taken for continuous."""
+"""A metric with a resolution finer than one over this is treated as continuous."""
 HOPE = 1.5
-"""Rounds are planned for so many times the budget: candidates that are dropped take no time."""
+"""Factor on the budget when planning rounds: dropped candidates take no time."""
 
 
 @dataclass
 class Study:
-    """All that the rounds need, with the settings of a candidate's first run and warnings for the report."""
+    """All that the rounds need, the settings of a candidate's first run, and warnings for the report."""
 
     options: Options
     metric: Measure
@@ -38,21 +38,21 @@ class Study:
 
     @property
     def seeds(self) -> list[int]:
-        """The seed of every round that there may be."""
+        """The seed of every possible round."""
         return [self.first_seed + number for number in range(self.options.rounds)]
 
     @property
     def left_s(self) -> float:
-        """Seconds of the budget that are left."""
+        """Remaining seconds of the budget."""
         return self.options.budget_s - self.ledger.spent_s
 
 
 @dataclass(frozen=True)
 class View:
-    """Where a study stands: values (candidates, rounds done), higher is better, NaN where a candidate is out.
+    """State of a study: values (candidates, rounds done), higher is better, NaN where a candidate is out.
 
-    ``active`` are the candidates that the next round trains, ``out`` says why others were not compared. Costs
-    are NaN where not measured, and ``finished`` says why no further round is needed, or nothing.
+    ``active`` are the candidates that the next round trains; ``out`` says why others were not compared. Costs
+    are NaN if not measured; ``finished`` says why no further round is needed, or is empty.
     """
 
     values: Array
@@ -64,17 +64,17 @@ class View:
 
     @property
     def done(self) -> int:
-        """Rounds that are complete."""
+        """Number of complete rounds."""
         return int(self.values.shape[1])
 
     @property
     def costs_known(self) -> bool:
-        """Whether the cost of every candidate left was measured."""
+        """Whether the cost of every remaining candidate was measured."""
         return all(math.isfinite(self.costs[i]) for i in self.active)
 
     @property
     def recommended(self) -> int | None:
-        """The candidate to take: the only one left, or the cheapest shown not to be worse; else None."""
+        """The recommended candidate: the only one left, or the cheapest shown not to be worse; else None."""
         if len(self.active) == 1:
             return self.active[0]
         costs = self.costs if self.costs_known else [0.0] * len(self.costs)
@@ -82,7 +82,7 @@ class View:
 
 
 def view(study: Study) -> View:
-    """Where the study stands, from the runs that are finished: the same after any stop.
+    """The state of the study, from the finished runs: the same after any stop.
 
     Raises:
         ValueError: if the runs do not measure the metric.
@@ -106,7 +106,7 @@ def view(study: Study) -> View:
         state = replay(values[:, :done], rule)
         active = tuple(i for i in state.left if i not in out)
         finished = _finished(state, active, costs, done, study)
-        # A candidate that is left alone keeps the rounds that it has.
+        # The last remaining candidate keeps its rounds.
         ended = finished and not (len(active) == 1 and not state.finished)
         if ended or done == most or not np.isfinite(values[list(active), done]).all():
             break
@@ -114,7 +114,7 @@ def view(study: Study) -> View:
 
 
 def plan(study: Study, seen: View) -> None:
-    """Fix the number of rounds and the metric's resolution, before the first look and by time alone."""
+    """Fix the number of rounds, from time alone, and the metric's resolution, before the first look."""
     ledger = study.ledger
     if ledger.rounds is not None or not seen.done:
         return
@@ -146,7 +146,7 @@ def _finished(state: State, active: Sequence[int], costs: Sequence[float], done:
 
 
 def signed(study: Study, results: Results) -> float:
-    """The metric of a run, its sign such that higher is better; NaN if it is no number.
+    """The metric of a run, negated if lower is better; NaN if it is not a number.
 
     Raises:
         ValueError: if the run does not measure it.
@@ -178,7 +178,7 @@ def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
 def run_s(study: Study) -> float:
     """Seconds of the budget that one more run takes.
 
-    Runs side by side take less than each of them alone, and a first run that compiles more than later ones.
+    Parallel runs take less each than single ones, and a first run that compiles takes more than later ones.
     """
     first = [one for arm in study.arms for one in arm.runs([study.first_seed]).values()]
     walls = [wall for one in first if (wall := one.measured.get("cost", {}).get("wall_s")) is not None]

@@ -1,4 +1,4 @@
-"""Data sets as tensors in memory, and batches of them."""
+"""Data sets as tensors in memory, and their batches."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ DATASETS: dict[str, type[Source]] = {
 
 
 def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
-    """The data set called ``name`` (a stem of ``conf/data``) in memory, its validation cut made by ``seed``.
+    """Build the data set called ``name`` (a stem of ``conf/data``); ``seed`` makes its validation cut.
 
-    The log gets a short description of it, and warnings of what speaks against its accuracy.
+    Logs a short description of it, and warnings about problems that affect its accuracy.
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
@@ -41,7 +41,7 @@ def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
 
 
 def identity(name: str, **options: Any) -> str:
-    """The ``sha256`` that :func:`build` would give the data set, whatever the seed; raises as that."""
+    """The ``sha256`` that :func:`build` would give the data set for any seed; raises like it."""
     source = registry.construct(DATASETS, "datasets", name, **options)
     return digest(source.read(), source)
 

@@ -1,4 +1,4 @@
-"""Augmentation of whole batches of uint8 images, exact and without a loop over images."""
+"""Augmentation of whole batches of uint8 images, exact and without loops over images."""
 
 from typing import Literal
 
@@ -12,9 +12,9 @@ from cnnpool.data.colors import color_jitter as jitter
 from cnnpool.data.draws import Draws
 
 CHANGES = ("crop", "shift", "flip", "random_resized_crop", "auto_augment", "color_jitter")
-"""The options of :func:`augment` that a data set has too."""
+"""The options that :func:`augment` and a data set share."""
 RATIO = 4 / 3
-"""Width over height of a part to be resized, or its inverse, is at most this."""
+"""Largest aspect ratio of a random resized crop; its inverse is the smallest."""
 TRIES = 10
 
 
@@ -30,13 +30,13 @@ def augment(
     color_jitter: float = 0.0,
     size: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Random changes of each image: its part, its mirror image, its place, then its colours.
+    """Randomly change each image: crop, mirror, shift, then change the colours.
 
-    An option that is off draws nothing; each says in ``cnnpool.data.Source`` how it acts.
+    An option that is off draws nothing; ``cnnpool.data.Source`` describes each option.
 
     Args:
         x: images, (N, C, H, W), uint8; any dtype for ``crop``, ``shift`` and ``flip``.
-        draws: of these images; the only source of chance, so that any device sees the same draws.
+        draws: draws for these images; the only randomness, so results are equal on all devices.
         size: (H, W) of the result; None for that of ``x``.
     """
     whole = (x.shape[2], x.shape[3])
@@ -60,7 +60,7 @@ def augment(
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """``values`` on ``device``; to a GPU from pinned memory, since any other waits for all it has to do."""
+    """Move ``values`` to ``device``; to a GPU from pinned memory, as other copies wait for all its work."""
     if device.type == "cuda" and values.device.type == "cpu":
         values = values.pin_memory()
     return values.to(device, non_blocking=True)
@@ -69,7 +69,7 @@ def send(values: Tensor, device: torch.device) -> Tensor:
 def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
     """The central part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), as a view.
 
-    Of an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
+    For an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
     """
     top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
     return x[:, :, top : top + size[0], left : left + size[1]]
@@ -87,7 +87,7 @@ def resized_crop(x: Tensor, draws: Draws, scale: tuple[float, float], size: tupl
         if x.device.type == "cpu":
             out[i] = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
         else:
-            # There is no antialiased resizing of whole numbers elsewhere.
+            # Antialiased resizing of integers exists only on the CPU.
             resized = F.interpolate(part.float(), size, mode="bilinear", antialias=True)
             out[i] = resized.round_().clamp_(0, 255)[0]
     return out
@@ -118,9 +118,9 @@ def mirror(x: Tensor, chosen: Tensor) -> Tensor:
     """``x`` with the images mirrored left and right where ``chosen``, (N,) of bool, is true."""
     pixels = x.permute(0, 2, 3, 1).contiguous()
     if x.device.type != "cpu":
-        # Without asking how many are chosen, for which a GPU would have to wait.
+        # Without counting the chosen images, which would synchronise with the GPU.
         return torch.where(chosen.view(-1, 1, 1, 1), pixels.flip(2), pixels).permute(0, 3, 1, 2)
-    # By copies of whole images, several times as fast as by pixels.
+    # Copying whole images is several times as fast as selecting pixels.
     mirrored = pixels.index_select(0, chosen.nonzero().squeeze(1)).flip(2)
     place = torch.where(chosen, chosen.cumsum(0) + (len(chosen) - 1), torch.arange(len(chosen)))
     return torch.cat((pixels, mirrored)).index_select(0, place).permute(0, 3, 1, 2)
@@ -133,17 +133,17 @@ def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "
         x: images, (N, C, H, W), any dtype.
         offset: (dy, dx) of each image, (N, 2), integers in [-margin, margin]; positive is down and right.
         margin: largest offset, 0 <= margin < min(H, W).
-        fill: what stands where nothing is left: zero, or the image reflected about its border pixel.
+        fill: value of uncovered pixels: zero, or the image reflected about its border pixel.
     """
     padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
     return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3]))
 
 
 def _pad(pixels: Tensor, margin: int, fill: str) -> Tensor:
-    """``pixels``, (N, H, W, C), with ``margin`` more on every side."""
+    """``pixels``, (N, H, W, C), padded by ``margin`` on every side."""
     if fill == "zero":
         return F.pad(pixels, (0, 0, margin, margin, margin, margin))
-    # torch's own reflection padding takes no integers.
+    # torch's own reflection padding does not support integers.
     height, width = pixels.shape[1:3]
     before = [pixels[:, :, at : at + 1] for at in range(margin, 0, -1)]
     after = [pixels[:, :, at : at + 1] for at in range(width - 2, width - 2 - margin, -1)]
@@ -156,8 +156,8 @@ def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
     """(N, C, *size): the window at ``corner``, (N, 2), of each image of ``pixels``, (N, H, W, C)."""
     (n, rows, _, channels), (height, width) = pixels.shape, size
     row = pixels.shape[2] * channels
-    # Every window of H rows by W*C values is a view that begins at some value: to pick one per image is a
-    # copy of long runs, ten times as fast as gathering pixels.
+    # Every window of H rows by W*C values is a view with some offset: selecting one per image copies
+    # long runs, ten times as fast as gathering pixels.
     begins = pixels.numel() - (height - 1) * row - width * channels + 1
     windows = pixels.flatten().as_strided((max(begins, 0), height, width * channels), (1, row, 1))
     top, left = corner.unbind(1)

@@ -1,4 +1,4 @@
-"""RandAugment (Cubuk 2020, arXiv:1909.13719) and TrivialAugment (Müller 2021, arXiv:2103.10158), by batches.
+"""RandAugment (Cubuk 2020, arXiv:1909.13719) and TrivialAugment (Müller 2021, arXiv:2103.10158), batched.
 
 Operations, strengths and rounding are torchvision's defaults: two of fourteen operations at strength 9 of 30,
 or one at a random strength from wider ranges.
@@ -18,10 +18,10 @@ from cnnpool.data.draws import Draws
 Policy = Literal["randaugment", "trivialaugment"]
 BINS = 30
 STRENGTH = 9
-"""Of RandAugment, in ``BINS``."""
+"""Strength of RandAugment, in ``BINS``."""
 OPERATIONS = {"randaugment": 2, "trivialaugment": 1}
 Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-"""Of images, each with a strength of 0 to 1 and a sign, and whether ranges are wide."""
+"""Takes images, the strength (0 to 1) and sign of each, and whether ranges are wide."""
 
 
 def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
@@ -44,12 +44,12 @@ def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
 
 
 def _factor(change: Callable[[Tensor, Tensor], Tensor]) -> Operation:
-    """``change`` by a factor up to 0.9 (wide: 0.99) below or above 1."""
+    """Apply ``change`` with a factor up to 0.9 (wide: 0.99) below or above 1."""
     return lambda x, strength, sign, wide: change(x, 1 + sign * strength * (0.99 if wide else 0.9))
 
 
 def _shear(axis: int) -> Operation:
-    """Lines moved by up to 0.3 (wide: 0.99) of their distance from the upper or left border."""
+    """Shear: move lines by up to 0.3 (wide: 0.99) of their distance from the upper or left border."""
 
     def shear(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
         amount = sign * strength * (0.99 if wide else 0.3)
@@ -62,7 +62,7 @@ def _shear(axis: int) -> Operation:
 
 
 def _translate(axis: int) -> Operation:
-    """A shift by whole pixels, up to 150 of 331 of the size (wide: 32), black where nothing is left."""
+    """Shift by whole pixels, up to 150/331 of the size (wide: 32), filled with black."""
 
     def translate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
         most = 32.0 if wide else 150 / 331 * x.shape[3 - axis]
@@ -74,7 +74,7 @@ def _translate(axis: int) -> Operation:
 
 
 def rotate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
-    """A rotation about the centre by up to 30 (wide: 135) degrees."""
+    """Rotate about the centre by up to 30 (wide: 135) degrees."""
     angle = sign * strength * math.radians(135 if wide else 30)
     theta = _identity(x)
     theta[:, 0, 0], theta[:, 0, 1] = angle.cos(), -angle.sin()
@@ -83,20 +83,20 @@ def rotate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
 
 
 def posterize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
-    """Up to 4 (wide: 6) of the 8 bits set to 0."""
+    """Set up to 4 (wide: 6) of the 8 bits to 0."""
     dropped = (strength * (6 if wide else 4)).round().long()
     masks = (255 << dropped).bitwise_and(255).to(torch.uint8).to(x.device)
     return x & masks.view(-1, 1, 1, 1)
 
 
 def solarize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
-    """Values from a threshold on inverted: none at strength 0, all at 1."""
+    """Invert values from a threshold on: none at strength 0, all at 1."""
     threshold = (255 * (1 - strength)).to(x.device).view(-1, 1, 1, 1)
     return torch.where(x >= threshold, 255 - x, x)
 
 
 def autocontrast(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
-    """Each channel stretched to 0..255."""
+    """Stretch each channel to 0..255."""
     low, high = (pick(x.float(), (2, 3), keepdim=True) for pick in (torch.amin, torch.amax))
     scale = torch.where(high > low, (high - low) / 255, 1.0)
     low = torch.where(high > low, low, 0.0)
@@ -104,7 +104,7 @@ def autocontrast(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tenso
 
 
 def equalize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
-    """Each channel's values replaced by their rank, as Pillow does it."""
+    """Replace each channel's values by their rank, as Pillow does."""
     from torchvision.transforms.v2.functional import equalize_image
 
     equal: Tensor = equalize_image(x)
@@ -112,12 +112,12 @@ def equalize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
 
 
 def _identity(x: Tensor) -> Tensor:
-    """For each image of ``x`` the map of ``_warp`` that changes nothing."""
+    """The identity map of ``_warp`` for each image of ``x``."""
     return torch.eye(2, 3).repeat(len(x), 1, 1)
 
 
 def _warp(x: Tensor, theta: Tensor) -> Tensor:
-    """The pixel of ``x`` nearest to where ``theta`` takes each place of the result; black outside.
+    """For each output pixel, the pixel of ``x`` nearest to its position under ``theta``; black outside.
 
     Args:
         x: images, (N, C, H, W), uint8.

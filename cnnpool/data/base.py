@@ -1,4 +1,4 @@
-"""The base class of data sets: images with their classes, and the options that split and batch them."""
+"""The base class of data sets: images with their classes, and options for splitting and batching."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ PositiveShare = Annotated[float, Gt(0), Le(1)]
 
 
 class Split:
-    """Images and their classes, in memory or read from where they lie.
+    """Images and their classes, in memory or read from disk.
 
     Args:
-        images: uint8, (N, C, H, W), kept in channels_last memory format; or rows to read them from.
+        images: uint8, (N, C, H, W), stored in channels_last memory format; or rows to read them from.
         labels: int64, (N,), each the index of a class.
 
     Raises:
@@ -57,12 +57,12 @@ class Split:
 
     @property
     def images(self) -> Tensor:
-        """All images, (N, C, H, W); those that are not in memory are read."""
+        """All images, (N, C, H, W); reads those that are not in memory."""
         return self.pixels.permute(0, 3, 1, 2)
 
     @property
     def pixels(self) -> Tensor:
-        """The same as they lie in memory, (N, H, W, C), contiguous."""
+        """All images as stored in memory, (N, H, W, C), contiguous."""
         return self.rows.whole()
 
     def to(self, device: torch.device) -> "Split":
@@ -70,12 +70,12 @@ class Split:
         return Split(InMemory(self.pixels.to(device)), self.labels.to(device))
 
     def take(self, index: Tensor) -> "Split":
-        """The images at ``index``, in that order: of images in memory a copy."""
+        """The images at ``index``, in that order; a copy if they are in memory."""
         return Split(self.rows.take(index), self.labels.index_select(0, index))
 
 
 def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Split:
-    """A split from images that lie as (N, H, W, C)."""
+    """A split from images of shape (N, H, W, C)."""
     return Split(torch.as_tensor(pixels).permute(0, 3, 1, 2), torch.as_tensor(labels).long())
 
 
@@ -86,10 +86,10 @@ class Raw:
     Args:
         classes: their names; a label is an index into them.
         train, test: the images.
-        val: validation images, where they are published apart from the training images.
-        notes: what a user should know of how the images were read, a sentence each.
-        skipped: files that were left out since they cannot be read -> why.
-        known_sha256: its identity where that is known without reading all pixels.
+        val: validation images, if they are published separately from the training images.
+        notes: remarks for the user on how the images were read, one sentence each.
+        skipped: unreadable files that were left out -> reason.
+        known_sha256: its identity if that is known without reading all pixels.
     """
 
     classes: tuple[str, ...]
@@ -102,7 +102,7 @@ class Raw:
 
     @property
     def splits(self) -> dict[str, Split]:
-        """Part -> its images, in the order in which a digest takes them."""
+        """Part -> its images, in the order of the digest."""
         splits = {"test": self.test, "train": self.train}
         return splits | ({"val": self.val} if self.val is not None else {})
 
@@ -127,29 +127,29 @@ class Raw:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a data set lies and how it is cut and batched; ``read`` brings it into memory.
+    """Location of a data set, and how it is split and batched; ``read`` loads it into memory.
 
     A subclass is an entry of ``DATASETS``: its fields are the keys of the data set's YAML. An installed
-    package adds its own by an entry point of the group ``cnnpool.datasets``.
+    package adds its own through an entry point of the group ``cnnpool.datasets``.
 
     Args:
         root: folder of the data; ``~`` is the home folder.
-        download: fetch what is missing.
+        download: download missing files.
         batch_size: images per training batch, >= 1.
-        eval_batch_size: images per validation or test batch, >= 1; null for 512, or as many as have the
-            pixels of 512 images of 64 x 64 if that is fewer (41 at 224 x 224).
-        val_size: training images put aside for validation: a number of images, or a fraction below 1; 0 for
+        eval_batch_size: images per validation or test batch, >= 1; null for 512, or for fewer larger images
+            with at most the pixels of 512 images of 64 x 64 (41 at 224 x 224).
+        val_size: training images held out for validation: a number of images, or a fraction below 1; 0 for
             none.
         limit: train on at most this many images, stratified by class and drawn anew for every seed; null for
-            all. The test images and the validation cut stay whole.
-        limit_seed: draws the images of ``limit`` in place of the run's seed, so that all seeds train on the
-            same images, but for those that their validation cut takes; null for the run's seed.
+            all. The test images and the validation cut are not reduced.
+        limit_seed: draws the images of ``limit`` instead of the run's seed, so that all seeds train on the
+            same images, except those in their validation cut; null for the run's seed.
         crop: random crop out of the image with this many reflected pixels added on every side (Jordan 2024).
-        shift: random translation by up to this many pixels, black where nothing is left: the random crop of
+        shift: random translation by up to this many pixels, filled with black: the random crop of
             a zero-padded image (He 2016, who pad by 4).
         flip: mirror left and right with probability 1/2.
-        random_resized_crop: [smallest, largest] share of the area of a random part that is resized to the
-            whole (Szegedy 2015); null for none.
+        random_resized_crop: [smallest, largest] share of the area of a random crop that is resized to the
+            full size (Szegedy 2015); null for none.
         auto_augment: RandAugment or TrivialAugment with torchvision's defaults; null for none.
         color_jitter: largest relative change of brightness, contrast and saturation; 0 for none.
         mixup: alpha of Mixup (Zhang 2018), which blends the images of a batch and their labels; 0 for none.
@@ -178,11 +178,11 @@ class Source:
 
     @property
     def part(self) -> tuple[int, int] | None:
-        """(H, W) of the part of each image that a network gets to see; None for the whole."""
+        """(H, W) of the crop that a network sees; None for the whole image."""
         return None
 
     by_class: ClassVar[bool] = True
-    """Whether a run reports the accuracy on each class, which only clutters the tables of well-known data."""
+    """Whether a run reports the accuracy on each class, which clutters the tables of well-known data."""
 
     def __post_init__(self) -> None:
         check_fields(self, "data")

@@ -1,7 +1,7 @@
-"""Decoded images kept on disk: written whole or not at all, believed if unchanged or of the right digest.
+"""Decoded images cached on disk: written atomically, accepted if unchanged or if the digest matches.
 
-The pixels are one file of uint8, row after row; ``.npz`` beside it has the labels, what statistics need of
-each row, and a description with the digest of all.
+The pixels are one uint8 file, row after row; ``.npz`` beside it has the labels, the statistics of each
+row, and a description with the digest of everything.
 """
 
 import json
@@ -30,21 +30,21 @@ from cnnpool.system.progress import Progress
 
 Stream = Literal["auto"] | bool
 SHARE = 4
-"""A data set is held in memory by itself if it takes at most this part of what is free."""
+"""A data set is held in memory by default if it takes at most 1/``SHARE`` of the free memory."""
 NOT_KEPT = "cannot keep decoded images in %s (%s)"
 
 _log = logging.getLogger(__name__)
 
 
 def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Stream = "auto") -> Raw:
-    """The data kept in ``path`` under ``key``, else what ``make`` gives, kept for the next time.
+    """The data cached in ``path`` under ``key``, else the result of ``make``, which is then cached.
 
-    Of several processes one makes it while the others wait. ``make`` is given the file to write pixels into,
-    or None where nothing can be written; what does not lie there is not kept. ``stream`` is true to hold no
-    pixels in memory, false to hold all, auto to hold what fits well.
+    One of several processes makes it while the others wait. ``make`` gets the file to write pixels to, or
+    None if nothing can be written; pixels outside that file are not cached. ``stream`` is true to hold no
+    pixels in memory, false to hold all, auto to hold what fits easily.
 
     Raises:
-        DataError: if images that shall be held in memory do not fit.
+        DataError: if images to be held in memory do not fit.
     """
     if raw := _load(path, key, stream):
         return raw
@@ -65,7 +65,7 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
 
 
 def _load(path: Path, key: str, stream: Stream) -> Raw | None:
-    """The content of ``path``, or None if it is missing, damaged or of another kind."""
+    """The content of ``path``; None if it is missing, damaged or of another kind."""
     try:
         with np.load(path.with_suffix(".npz")) as found:
             facts = json.loads(found["facts"].item())
@@ -94,7 +94,7 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
     except FileNotFoundError:
         return None
     except DataError:
-        # Too little memory, or a disk that fails.
+        # Too little memory, or a disk error.
         raise
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         _log.warning("%s is damaged and will be made again (%s)", path, error)
@@ -102,9 +102,9 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
 
 
 def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
-    """``raw``, its pixels in ``part`` described and both files renamed. Needs the lock.
+    """Describe ``raw``, whose pixels are in ``part``, and rename both files. Requires the lock.
 
-    A process killed here leaves the old pair, or one whose digest is wrong.
+    A process killed here leaves the old pair, or a pair with a wrong digest.
     """
     raw = replace(raw, known_sha256=raw.sha256)
     arrays: dict[str, Any] = {}
@@ -136,13 +136,13 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
 def decoded_rows(
     pictures: Pictures, headers: Mapping[int, Header], shape: Shape, part: Path | None
 ) -> tuple[Rows, dict[int, str]]:
-    """Rows of the images in ``headers`` that can be read, in the file ``part`` or, at need, in memory.
+    """Decode the readable images in ``headers`` into rows of the file ``part`` or, if needed, into memory.
 
     Returns:
-        The rows, (H, W, C) each, in the order of ``headers``, and why the others cannot be read, by place.
+        The rows, (H, W, C) each, in the order of ``headers``, and by index why the others cannot be read.
 
     Raises:
-        DataError: if they fit on neither; if the disk fails.
+        DataError: if neither has room, or the disk fails.
     """
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     sums: list[np.ndarray] = []
@@ -198,7 +198,7 @@ def _fits(nbytes: int, times: int) -> bool:
 
 
 def _check_memory(nbytes: int) -> None:
-    """Raise unless so many bytes fit into memory twice, as pixels lie there while a run cuts its splits."""
+    """Raise unless ``nbytes`` fit into memory twice, as needed while a run cuts its splits."""
     if not _fits(nbytes, 2):
         raise DataError(
             f"the images take {2 * nbytes / GIB:.1f} GiB of memory while a run starts, and "

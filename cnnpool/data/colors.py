@@ -1,6 +1,6 @@
-"""Changes of the colours of whole batches of uint8 images, each image by a factor of its own.
+"""Colour changes of whole batches of uint8 images, with a separate factor for each image.
 
-Values are cut to 0..255 and rounded down after each change, as torchvision does.
+Values are clipped to 0..255 and rounded down after each change, as in torchvision.
 """
 
 import torch
@@ -44,7 +44,7 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 def color_jitter(x: Tensor, draws: Draws, strength: float) -> Tensor:
     """Brightness, contrast and saturation of each image times factors from 1 - strength to 1 + strength.
 
-    In this order; torchvision draws the order too.
+    Applied in this order; torchvision also draws the order.
     """
     factors = 1 + strength * (2 * draws.rand(3).float().T - 1)
     for change, factor in zip((brightness, contrast, saturation), factors.to(x.device), strict=True):
@@ -61,7 +61,7 @@ def grey(x: Tensor) -> Tensor:
 
 
 def _blend(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    # Where both are equal nothing changes, which a weighted sum would round down.
+    # Keep equal values: a weighted sum would round them down.
     return _whole(other + (x.float() - other) * _column(factor, x))
 
 

@@ -1,4 +1,4 @@
-"""From a data set as published to what a run trains on: the validation cut, the statistics, the batches."""
+"""From a published data set to the data of a run: validation cut, statistics, batches."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.mix import mix
 
 LIMIT = 1
-"""Tells the draw of ``limit`` from that of the validation cut."""
+"""Distinguishes the draw of ``limit`` from that of the validation cut."""
 EVAL_IMAGES, EVAL_SIDE = 512, 64
-"""Images of a validation or test batch, up to this height and width; of larger ones as many pixels."""
+"""Images of a validation or test batch up to this side; larger images fill as many pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +28,13 @@ class Dataset:
         name: as in ``DATASETS``.
         classes: their names; a label is an index into them.
         train: the training images left after the validation cut, and after ``limit``.
-        val: cut from them, stratified by class, by ``seed``, or published apart; may be empty.
+        val: cut from the training images by ``seed``, stratified by class, or published apart; may be empty.
         test: the published test images, untouched.
         mean, std: per channel, over all pixels of ``train``, in units where white is 1; exact sums.
-        sha256: identity of the published data (and of ``limit``, where it takes effect), whatever the seed.
+        sha256: identity of the published data (and of ``limit``, if it takes effect), whatever the seed.
         seed: of the validation cut and the batches.
         source: the options it was built with.
-        notes, skipped: as of ``Raw``.
+        notes, skipped: as in ``Raw``.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Dataset:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(H, W) of every image as a network gets it."""
+        """(H, W) of every image as the network receives it."""
         return self.source.part or self.test.shape[1:]
 
     def train_loader(
@@ -78,11 +78,11 @@ class Dataset:
         parts: int = 1,
         channels_last: bool = True,
     ) -> Loader:
-        """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.
+        """Shuffled and augmented batches; drops an incomplete last batch unless it is the only one.
 
         Args:
-            shard: (rank, world) of this process; all of them together take the batch asked for.
-            parts: into which each process splits its share of a batch, >= 1.
+            shard: (rank, world) of this process; all processes together take the configured batch.
+            parts: number of parts into which each process splits its share of a batch, >= 1.
             channels_last: memory format of the images.
 
         Raises:
@@ -96,7 +96,7 @@ class Dataset:
             )
         batch_size, own = source.batch_size // world, len(self.train) // world
         if own < batch_size:
-            # The only batch: all images there are, in equal parts.
+            # The only batch: all images, in equal parts.
             batch_size = own // parts * parts
         if not batch_size:
             raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
@@ -120,7 +120,7 @@ class Dataset:
         channels_last: bool = True,
         batch_size: int | None = None,
     ) -> Loader:
-        """Every image of ``split`` once, in order, normalised and nothing else."""
+        """Every image of ``split`` once, in order, normalised but not augmented."""
         height, width = self.size
         fits = max(1, min(EVAL_IMAGES, EVAL_IMAGES * EVAL_SIDE**2 // (height * width)))
         size = batch_size or self.source.eval_batch_size or fits
@@ -134,9 +134,9 @@ class Dataset:
 
 
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:
-    """Read ``source`` and cut it: validation by ``seed``, then ``limit`` in an order of its own.
+    """Read ``source`` and split it: validation by ``seed``, then ``limit`` in a separate order.
 
-    Validation images that are published apart are taken whole, or left out where ``val_size`` is 0.
+    Separately published validation images are used whole, or left out if ``val_size`` is 0.
 
     Raises:
         DataError: if the files are missing, damaged or inconsistent.
@@ -147,10 +147,10 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     labels = raw.train.labels
     val_size = _cut_size(raw, source)
     order = stratified(labels, seed=seed)
-    # Sorted, so that a split's own order says nothing about the seed.
+    # Sorted, so that the order within a split does not depend on the seed.
     val, rest = order[:val_size].sort().values, order[val_size:].sort().values
     if source.limit is not None and source.limit < len(rest):
-        # An order of its own: that of the validation cut has put its images to the front.
+        # A separate order: that of the validation cut has moved its images to the front.
         drawn = seed if source.limit_seed is None else source.limit_seed
         mixed = stratified(labels, seed=seed_of(drawn, LIMIT))
         rest = mixed[torch.isin(mixed, rest)][: source.limit].sort().values
@@ -177,9 +177,9 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
 
 
 def digest(raw: Raw, source: Source) -> str:
-    """Identity of the images and labels that runs with the options of ``source`` train and test on.
+    """Identity of the images and labels used by runs with the options of ``source``.
 
-    Of its options only ``limit`` and ``limit_seed`` count, where they take effect.
+    Only the options ``limit`` and ``limit_seed`` matter, where they take effect.
     """
     if source.limit is None or source.limit >= len(raw.train) - _cut_size(raw, source):
         return raw.sha256
@@ -200,7 +200,7 @@ def statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _cut_size(raw: Raw, source: Source) -> int:
-    """Training images to cut off for validation."""
+    """Number of training images to cut off for validation."""
     asked, total = source.val_size, len(raw.train)
     if raw.val is not None:
         return 0

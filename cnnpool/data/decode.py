@@ -1,4 +1,4 @@
-"""One image to pixels of a given size, with little more memory than the decoded file takes."""
+"""Decode an image to pixels of a given size, with little more memory than the decoded file."""
 
 import logging
 import warnings
@@ -21,13 +21,13 @@ SUFFIXES = frozenset(
     (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 )
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""Nothing else is opened whatever a file's name: some formats of Pillow's run other programs."""
+"""Formats that are opened, whatever a file's name: some of Pillow's formats run other programs."""
 GAP = 3
-"""An image is read at a reduced size of at least this many times the pixels asked for in H and W."""
+"""Images are read at a reduced size with at least this many times the requested pixels in H and W."""
 STRIP = 1 << 20
-"""Pixels that are converted at once."""
+"""Number of pixels converted at once."""
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
-"""Bytes of a pixel in memory; 4 in all other modes."""
+"""Bytes per pixel in memory; 4 in all other modes."""
 TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}
 """Quarter turns, counterclockwise, that a picture of each EXIF orientation needs."""
 MIRRORED = (2, 4, 5, 7)
@@ -35,21 +35,21 @@ MIRRORED = (2, 4, 5, 7)
 SIDEWAYS = (5, 6, 7, 8)
 """Orientations in which height and width change places."""
 MADE_BY = f"2 {PIL.__version__} {torch.__version__}"
-"""Versions that the pixels of a file depend on, too: cached pixels are decoded anew when they change."""
+"""Versions that affect decoded pixels: when they change, cached pixels are decoded again."""
 Size = tuple[int, int]
 Picture = str | bytes | Image.Image
-"""A file's path, its content, or an image that somebody else has decoded."""
+"""A file's path, its content, or an image decoded elsewhere."""
 
 
 class Header(NamedTuple):
-    """An image by its first bytes: (H, W) seen upright, and memory of its pixels while it is read whole."""
+    """An image's header: (H, W) upright, and the memory that reading all its pixels takes."""
 
     size: Size
     nbytes: int
 
 
 def reason(error: Exception) -> str:
-    """Why an image cannot be read, in one line."""
+    """The reason why an image cannot be read, in one line."""
     if isinstance(error, UnidentifiedImageError):
         return f"not an image of {', '.join(FORMATS)}"
     if isinstance(error, OSError) and error.strerror:
@@ -59,7 +59,7 @@ def reason(error: Exception) -> str:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same file may be readable a moment later: memory was short, or a disk or network failed."""
+    """Whether the error may be temporary: memory was short, or a disk or network failed."""
     return isinstance(error, MemoryError) or (
         isinstance(error, OSError) and error.errno not in (None, ENOENT, EACCES, EPERM, ELOOP)
     )
@@ -67,9 +67,9 @@ def is_passing(error: Exception) -> bool:
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Take Pillow's own limit of size, its warnings and its log away: what is wrong is said here by file.
+    """Turn off Pillow's size limit, warnings and log: this module reports errors by file.
 
-    It holds for the whole process: one thread enters at a time, and others may decode meanwhile.
+    It affects the whole process: one thread enters at a time, and others may decode meanwhile.
     """
     Image.init()
     log = logging.getLogger("PIL")
@@ -86,28 +86,28 @@ def quiet_pillow() -> Iterator[None]:
 
 
 def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
-    """The image of ``picture``, of which nothing but the header is read."""
+    """Open ``picture``, reading only its header."""
     if isinstance(picture, Image.Image):
         return nullcontext(picture)
     return Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture, formats=FORMATS)
 
 
 def read_header(picture: Picture) -> Header:
-    """Size and memory of the image, without its pixels. Raises nearly anything, by the format of the file."""
+    """Size and memory of the image, without reading pixels. May raise any exception, by the format."""
     with opened(picture) as image:
         width, height = image.size
-        # Pillow applies TIFF's itself; in a PNG it may stand behind the pixels, which would be read for it.
+        # Pillow applies TIFF's itself; in a PNG it may follow the pixels, which would have to be read.
         is_known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
         size = _as_stored((height, width), _orientation(image) if is_known else 1)
         return Header(size, width * height * BYTES.get(image.mode, 4))
 
 
 def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
-    """The pixels of an image, uint8, (H, W, C). Raises nearly anything, by the format of the file.
+    """The pixels of an image, uint8, (H, W, C). May raise any exception, depending on the format.
 
-    Its central part of the shape of ``size``, to the nearest pixel, is resized with antialiasing (bicubic).
-    Much larger images are averaged over whole numbers of pixels first, JPEG's while they are decoded.
-    Transparency is laid over white; 16 bits become 8, v / 257 rounded.
+    Its central part with the aspect ratio of ``size``, to the nearest pixel, is resized with antialiasing
+    (bicubic). Much larger images are first averaged over whole numbers of pixels, JPEGs during decoding.
+    Transparency is laid over white; 16 bits are reduced to 8, v / 257 rounded.
 
     Args:
         picture: the image.
@@ -128,12 +128,12 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
         small, factor = _reduced(image, _wanted(stored), channels)
     if full != stored[::-1]:
         scale *= factor
-        # The last pixels may reach beyond the picture.
+        # The last pixels may extend beyond the picture.
         width, height = (max(1, int(side / scale + 1e-6)) for side in full)
         small = small.crop(centre((width, height), stored))
     pixels = np.array(small).reshape(small.height, small.width, channels)
     if pixels.shape[:2] != stored:
-        # As Pillow does, but for its rounding, in less than half the time.
+        # Like Pillow except for rounding, in less than half the time.
         planes = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
         planes = interpolate(planes, size=stored, mode="bicubic", antialias=True)
         pixels = planes[0].permute(1, 2, 0).numpy()
@@ -142,7 +142,7 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
 
 
 def centre(whole: tuple[int, int], size: Size) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of the central part, in the shape of ``size``, (H, W), of (W, H) ``whole``."""
+    """Left, top, right, bottom of the central part of ``whole``, (W, H), in the shape of ``size``, (H, W)."""
     ratio, wanted = whole[0] / whole[1], size[1] / size[0]
     width = max(1, round(wanted * whole[1] if ratio > wanted else whole[0]))
     height = max(1, round(whole[0] / wanted if ratio < wanted else whole[1]))
@@ -155,7 +155,7 @@ def _as_stored(size: Size, orientation: int) -> Size:
 
 
 def _wanted(size: Size) -> tuple[int, int]:
-    """(W, H) of the smallest picture to be read."""
+    """(W, H) of the smallest picture to read."""
     return GAP * size[1], GAP * size[0]
 
 
@@ -163,14 +163,14 @@ def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
-        # Damaged notes of a camera are no damage to the picture.
+        # Damaged camera metadata does not damage the picture.
         return 1
 
 
 def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tuple[Image.Image, int]:
-    """The loaded image in 8 bits, grey or colour, and by what factor it became smaller.
+    """Load the image in 8 bits, grey or colour, and return it with its reduction factor.
 
-    Strip by strip, since a converted copy of a large image would take as much memory as the image.
+    Converts strip by strip: a converted copy of a large image would take as much memory as the image.
     """
     width, height = image.size
     factor = max(1, min(width // wanted[0], height // wanted[1]))
@@ -186,7 +186,7 @@ def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tupl
 
 
 def _opaque(strip: Image.Image) -> Image.Image:
-    """``strip`` over white; a grey one of 16 bits in 8, v / 257 rounded."""
+    """``strip`` over white; a grey one of 16 bits reduced to 8, v / 257 rounded."""
     if strip.mode.startswith(("I", "F")):
         values = np.asarray(strip)
         if values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= 1 << 16:

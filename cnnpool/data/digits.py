@@ -1,8 +1,8 @@
 """The embedded digits: real data with no download.
 
-``digits.csv.gz`` beside this file is scikit-learn's (BSD 3-Clause), byte for byte: the test part of UCI's
-"Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998; CC BY 4.0), a row an image, its
-64 values 0..16 and its digit.
+``digits.csv.gz`` beside this file is an exact copy of scikit-learn's (BSD 3-Clause): the test part of UCI's
+"Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998; CC BY 4.0), one image per row:
+64 values 0..16 and the digit.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ TABLE = Path(__file__).with_name("digits.csv.gz")
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(Source):
-    """1,797 handwritten digits of 8x8 pixels in 17 greys (Alpaydin and Kaynak 1998, UCI), brought to 28x28.
+    """1,797 handwritten digits of 8x8 pixels in 17 greys (Alpaydin and Kaynak 1998, UCI), enlarged to 28x28.
 
-    There is no official split: 360 images, stratified by class and always the same, are the test images. The
-    same people wrote both parts, so accuracies are higher than for writers never seen, and comparable with
-    no published figure. Enlarged by bilinear interpolation between pixel centres, in integers, the same on
-    every machine. ``root`` and ``download`` are accepted and not needed.
+    There is no official split: 360 fixed images, stratified by class, are the test images. The same people
+    wrote both parts, so accuracies are higher than for unseen writers, and not comparable with published
+    figures. Images are enlarged by bilinear interpolation between pixel centres, in integers, identically on
+    every machine. ``root`` and ``download`` are accepted but not needed.
 
     Args:
         size: H and W, 8 to 512.
@@ -49,9 +49,9 @@ class Digits(Source):
 
 
 def enlarge(images: np.ndarray, size: int) -> np.ndarray:
-    """Bilinear interpolation of (N, n, n) images of values 0..16 to (N, size, size) of 0..255, halves up.
+    """Bilinear resizing of (N, n, n) images of values 0..16 to (N, size, size) of 0..255; halves round up.
 
-    As ``interpolate(mode="bilinear", align_corners=False)``: the centre of output pixel i lies at
+    As ``interpolate(mode="bilinear", align_corners=False)``: the centre of output pixel i is at
     (2i + 1) n / (2 size) - 1/2. Weights are multiples of 1/(2 size), so the sums are exact.
     """
     n, unit = images.shape[-1], 2 * size

@@ -1,4 +1,4 @@
-"""Random numbers that depend on nothing but the words they are asked for with, and orders drawn from them."""
+"""Random numbers that depend only on the integers they are requested with, and orders drawn from them."""
 
 import hashlib
 
@@ -11,25 +11,25 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def generator(*words: int) -> torch.Generator:
-    """A generator of its own for e.g. (seed, epoch, step); torch's global generator is left alone."""
+    """A separate generator for e.g. (seed, epoch, step); torch's global generator is not used."""
     return torch.Generator().manual_seed(seed_of(*words))
 
 
 def seed_of(*words: int) -> int:
-    """A seed of 64 bits that depends on nothing but ``words``."""
+    """A 64-bit seed that depends only on ``words``."""
     digest = hashlib.sha256(repr(words).encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
 
 class Draws:
-    """Random numbers of the images of a batch: of each, a function of (seed, epoch, index) alone.
+    """Random numbers for the images of a batch: those of each image depend on (seed, epoch, index) alone.
 
-    SplitMix64 (Steele 2014, doi:10.1145/2660193.2660195) with a stream for each image. Torch and numpy have
-    generators by seed, but none that draws for many seeds at once.
+    SplitMix64 (Steele 2014, doi:10.1145/2660193.2660195) with a stream per image. torch and numpy have
+    seeded generators, but none that draws for many seeds at once.
 
     Args:
         seed, epoch: of the training.
-        index: of the images in their split, (B,) of int64.
+        index: indices of the images in their split, (B,) of int64.
     """
 
     def __init__(self, seed: int, epoch: int, index: Tensor):
@@ -49,21 +49,21 @@ class Draws:
         return torch.from_numpy((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53).view(-1, *shape)
 
     def randint(self, low: int, high: int, *shape: int) -> Tensor:
-        """The next whole numbers of each image, uniform in [low, high): (B, *shape) of int64."""
+        """The next integers of each image, uniform in [low, high): (B, *shape) of int64."""
         return (self.rand(*shape) * (high - low)).long() + low
 
 
 def _scrambled(z: np.ndarray) -> np.ndarray:
-    """The output function of SplitMix64 of each number of ``z``, uint64."""
+    """The output function of SplitMix64 applied to each number of ``z``, uint64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order of the images, (N,): every prefix holds each class in proportion, to within one.
+    """A random order of the images, (N,); every prefix has each class in proportion, to within one.
 
-    An image's place is its random rank within its class over the class's size.
+    An image's position is its random rank within its class, divided by the class's size.
     """
     order = torch.randperm(len(labels), generator=generator(seed))
     shuffled = labels[order]
@@ -77,9 +77,9 @@ def stratified(labels: Tensor, *, seed: int) -> Tensor:
 
 
 def cut(labels: Tensor, share: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """The images of a data set in two parts, each sorted: (the rest, ``share`` of each class).
+    """Split the images of a data set into two sorted parts: (the rest, ``share`` of each class).
 
-    Of every class with at least two images one or more go into each part, a single image into the first.
+    A class of at least two images has at least one in each part; a single image goes to the first.
     """
     taken = []
     for label in labels.unique():

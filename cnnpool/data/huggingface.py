@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, and local files that its library reads."""
+"""Data sets of the Hugging Face hub, and local files that the library ``datasets`` reads."""
 
 import os
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ from cnnpool.registry import did_you_mean
 
 IMAGES = ("image", "img")
 LABELS = ("label", "labels", "target", "class")
-"""Usual names of columns whose type does not say what they hold."""
+"""Usual names of label columns whose type is not informative."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFace(ImageSource):
     """A data set of the Hugging Face hub, or local files, read by the package ``datasets``.
 
-    It needs ``pip install 'cnnpool[huggingface]'``. The library downloads into its own cache (``HF_HOME``);
-    decoded images are kept in ``<root>/.cnnpool-cache``, and made again when the library's files change.
+    Requires ``pip install 'cnnpool[huggingface]'``. The library downloads to its own cache (``HF_HOME``);
+    decoded images are cached in ``<root>/.cnnpool-cache``, and decoded again when the library's files change.
 
     Args:
-        path: name on the hub, such as ``ylecun/mnist``; or a folder, of images or Parquet files; or a file.
-        config: of a data set that comes in several.
+        path: name on the hub, such as ``ylecun/mnist``; or a folder of images or Parquet files; or a file.
+        config: configuration of a data set that has several.
         revision: branch, tag or commit on the hub; null for the newest.
-        image: column of the images; null for the only one there is.
-        label: column of the classes: names, or numbers; null for the only one there is.
-        train, val, test: the library's splits to take; null for those with the usual names. Without a test
-            split, validation images are the test images, and without these ``test_size`` of each class.
+        image: column of the images; null for the only one.
+        label: column of the classes: names or numbers; null for the only one.
+        train, val, test: the library's splits to use; null for those with the usual names. Without a test
+            split, the validation images are the test images; without both, ``test_size`` of each class.
     """
 
     path: str
@@ -65,7 +65,7 @@ class HuggingFace(ImageSource):
         )
 
     def _load(self) -> Mapping[str, Any]:
-        """Split -> its images, downloaded where they are not in the library's cache."""
+        """Split -> its images, downloaded if they are not in the library's cache."""
         try:
             import datasets
         except ImportError:
@@ -82,7 +82,7 @@ class HuggingFace(ImageSource):
                 download_config=datasets.DownloadConfig(local_files_only=not self.download),
             )
         except Exception as error:
-            # The library raises nearly anything, by the kind of files.
+            # The library may raise any exception, depending on the kind of files.
             said = " ".join(str(error).split())[:300] or type(error).__name__
             raise DataError(
                 f"data.path={self.path} cannot be read by datasets ({said}): give a name on the hub, "
@@ -91,7 +91,7 @@ class HuggingFace(ImageSource):
         return found
 
     def _parts(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Part -> its split, in the order train, val, test; validation images are the test images at need."""
+        """Part -> its split, in the order train, val, test; validation images replace missing test images."""
         asked = {part: name for part in NAMES if (name := getattr(self, part)) is not None}
         for part, name in asked.items():
             if name not in found:
@@ -113,7 +113,7 @@ class HuggingFace(ImageSource):
 
 
 class Column:
-    """(image, label) of every row of a split, whose images stay encoded; ``numbers`` has those of labels."""
+    """(image, label) of every row of a split, with images encoded; ``numbers`` maps labels to numbers."""
 
     def __init__(self, rows: Any, image: str, label: str, numbers: Mapping[Any, int]):
         self.rows, self.image, self.label, self.numbers = rows, image, label, numbers
@@ -142,7 +142,7 @@ class Column:
 
 
 def _columns(features: Mapping[str, Any], image: str | None, label: str | None) -> tuple[str, str]:
-    """The columns of images and of classes; a ValueError names the option that must choose one of several."""
+    """The columns of images and classes; a ValueError names the option that must choose one of several."""
     from datasets import ClassLabel, Image, Value
 
     found = []

@@ -1,4 +1,4 @@
-"""The user's own images in folders, one folder per class: which folders are splits, and which are classes."""
+"""The user's own images, one folder per class: find the folders of splits and classes."""
 
 import os
 from collections import Counter
@@ -19,24 +19,24 @@ LAYOUT = "data.root must hold folders train/CLASS and test/CLASS (or val/CLASS) 
 SYSTEM = frozenset(
     ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found", "system volume information")
 )
-"""Folders that systems make, in small letters: no image of theirs is a user's."""
+"""Folders made by operating systems, in lower case; their images are not the user's."""
 Listing = dict[str, list[str]]
-"""The paths of each class's images: texts, because a hundred thousand Path objects take a second."""
+"""The paths of each class's images as text, because a hundred thousand Path objects take a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(ImageSource):
     """Images in ``<root>/train/<class>/`` and ``<root>/test/<class>/``, or just in ``<root>/<class>/``.
 
-    ``training/`` and ``testing/`` mean the same, in any case of letters. A third folder ``val/`` (``valid/``,
-    ``validation/``) holds the validation images, which are else cut from the training images; without a test
-    folder it holds the test images. Where there is neither, ``test_size`` of each class is cut off for the
+    ``training/`` and ``testing/`` mean the same, in any case. A third folder ``val/`` (``valid/``,
+    ``validation/``) has the validation images, which are otherwise cut from the training images; without a
+    test folder it has the test images. If there is neither, ``test_size`` of each class is held out for the
     test, by ``split_seed``, so that all runs share the same test images whatever their seed.
 
     The classes are the folders of train/, in alphabetical order. Folders within a class are read too, and
-    links followed. Hidden files, and files whose name does not end as an image's, are left alone and counted.
-    Decoded images are kept in ``<root>/.cnnpool-cache``, or, where that cannot be written, in
-    ``$XDG_CACHE_HOME/cnnpool``, and made again when a name, size or time of a file changes.
+    links followed. Hidden files, and files without an image's extension, are ignored and counted.
+    Decoded images are cached in ``<root>/.cnnpool-cache`` or, if that is not writable, in
+    ``$XDG_CACHE_HOME/cnnpool``, and decoded again when a name, size or time of a file changes.
 
     Args:
         channels: 3 for colour, 1 for grey.
@@ -66,12 +66,12 @@ class ImageFolder(ImageSource):
 
 
 def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
-    """Every image below ``root`` by split and class, each class's sorted by path, and notes on what is there.
+    """Every image below ``root`` by split and class, sorted by path within a class, and notes on the folders.
 
-    The splits are train, test and perhaps val, or train alone where the test images are yet to be cut.
+    The splits are train, test and perhaps val, or train alone if the test images are yet to be cut.
 
     Raises:
-        DataError: if images are missing, a folder cannot be read, or links go in a circle.
+        DataError: if images are missing, a folder cannot be read, or links form a cycle.
     """
     ignored: Counter[str] = Counter()
     folders, images = _entries(root, ignored)
@@ -97,7 +97,7 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
 
 
 def _notes(count: int, splits: dict[str, str], ignored: Counter[str]) -> list[str]:
-    """A sentence on where the images of ``count`` classes lie, and one on what was left alone."""
+    """A sentence on where the images of ``count`` classes are, and one on ignored files."""
     text = f"{count} {'class' if count == 1 else 'classes'}"
     names = ", ".join(f"{printable(name)}/" for name in splits.values())
     text += f" in {names}" if names else ", each in a folder of its own" if count > 1 else ""
@@ -112,7 +112,7 @@ def _splits(root: Path, folders: list[str]) -> dict[str, str]:
     named = [name for name in folders if any(name.lower() in names for names in NAMES.values())]
     held = [name for name in named if _entries(root / name, Counter())[0]]
     unsorted = [name for name in named if name not in held]
-    # A class may be called so, beside others.
+    # A class may have such a name, beside others.
     if unsorted and (held or len(named) == len(folders)):
         raise DataError(
             f"{root / unsorted[-1]} holds no folder: put the images of each class into a folder of its own, "
@@ -140,9 +140,9 @@ def _splits(root: Path, folders: list[str]) -> dict[str, str]:
 def _classes(
     folder: Path, names: list[str], loose: list[str], ignored: Counter[str], *, empty: bool = False
 ) -> Listing:
-    """The images of each class; a class without any is left alone if ``empty``, else an error.
+    """The images of each class; a class without images is ignored if ``empty``, else an error.
 
-    A class is known by its name in composed Unicode: macOS writes accents apart, and other systems do not.
+    Class names are compared in composed Unicode: macOS stores accents separately, other systems do not.
     """
     ignored["images in no class's folder"] += len(loose)
     listing: Listing = {}
@@ -182,7 +182,7 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
         raise DataError(f"cannot read {folder} ({error.strerror}): {LAYOUT}") from error
     for entry in entries:
         suffix = os.path.splitext(entry.name)[1].lower()
-        # Asked for itself, a link that leads to itself is an error.
+        # isdir, because a link to itself must not raise an error.
         is_folder = os.path.isdir(entry) if entry.is_symlink() else entry.is_dir()
         if entry.name.startswith("."):
             ignored["hidden files"] += not is_folder
@@ -191,7 +191,7 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
         elif is_folder:
             folders.append(entry.name)
         elif suffix in SUFFIXES and (entry.is_symlink() or entry.is_file()):
-            # A broken link to an image is an image that cannot be read, and is named as such.
+            # A broken link to an image is an unreadable image, and is reported as one.
             images.append(entry.path)
         else:
             is_plain = suffix.isascii() and suffix.isprintable() and suffix

@@ -1,4 +1,4 @@
-"""Images of any size brought to one, decoded once and kept on disk, wherever they come from."""
+"""Images of any size and source, resized to one size, decoded once and cached on disk."""
 
 import hashlib
 import os
@@ -27,22 +27,22 @@ NAMES = {
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-"""The usual names of each part, in small letters."""
+"""The usual names of each part, in lower case."""
 Side = Annotated[int, Ge(1), Le(8192)]
 TestSize = Annotated[float, Gt(0), Lt(1)]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A data set before any image of it is read.
+    """A data set before any image is read.
 
     Args:
         root: folder below which the images lie.
-        folder: where decoded images are kept.
-        key: changes when images, labels or names do.
+        folder: folder for decoded images.
+        key: changes when images, labels or names change.
         listed: finds all images.
-        has_test: whether test images come apart from the others, and are not to be cut from them.
-        notes: what a user should know, a sentence each.
+        has_test: whether test images are separate, rather than to be cut from the others.
+        notes: remarks for the user, one sentence each.
     """
 
     root: Path
@@ -55,23 +55,23 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(Source):
-    """Images of any size; ``origin`` says where they come from.
+    """Images of any size; ``origin`` locates them.
 
-    Animations give their first frame, transparency is laid over white, where line drawings stay visible, the
-    camera's orientation is applied, colour profiles are not, 16 bits become 8. Of an image of another size
-    the central part of that shape is resized, with antialiasing.
+    Only the first frame of an animation is used, transparency is laid over white, where line drawings stay
+    visible, the camera's orientation is applied, colour profiles are not, 16 bits are reduced to 8. An image
+    of another size is cropped to the central part of that shape and resized with antialiasing.
 
     Args:
-        channels: 3 for colour, 1 for grey; null for grey where the first image is.
+        channels: 3 for colour, 1 for grey; null for grey if the first image is grey.
         size: H and W, or [H, W]; null for the size of most training images, up to 512.
-        resize: H and W, or [H, W], that images are brought to instead of ``size``. Training takes a part of
-            ``size`` anywhere in them, validation and test their centre; null for the same as ``size``.
-        test_size: share of each class that is cut off for the test where there is no folder for it.
-        split_seed: of that cut.
-        skip_unreadable: go on without images that cannot be read, and record which; false to end.
-        max_megapixels: larger images count as unreadable. Reading takes up to 4 bytes a pixel.
-        stream: read each batch from disk instead of holding all images in memory; auto where they take more
-            than a quarter of the memory that is free. It changes no bit.
+        resize: H and W, or [H, W], to which images are resized instead of ``size``. Training crops a random
+            part of ``size``, validation and test the central one; null for the same as ``size``.
+        test_size: share of each class that is held out for the test if it has no folder.
+        split_seed: seed of that split.
+        skip_unreadable: skip images that cannot be read, and record them; false to stop.
+        max_megapixels: larger images count as unreadable. Reading takes up to 4 bytes per pixel.
+        stream: read each batch from disk instead of holding all images in memory; auto if they take more
+            than a quarter of the free memory. Results are bit-identical.
     """
 
     val_size: ValSize = 0.1
@@ -99,7 +99,7 @@ class ImageSource(Source):
 
     @abstractmethod
     def origin(self) -> Origin:
-        """Where the images come from.
+        """Locate the images.
 
         Raises:
             DataError: if they are missing.
@@ -125,7 +125,7 @@ class ImageSource(Source):
         return replace(raw, notes=tuple(notes))
 
     def _decode(self, origin: Origin, part: Path | None) -> Raw:
-        """All images that can be read, pixels in ``part``; no test images where they are yet to be cut."""
+        """All readable images, with pixels in ``part``; no test images if they are yet to be cut."""
         pictures = origin.listed()
         ends = np.cumsum([0, *pictures.counts.values()]).tolist()
         with quiet_pillow():
@@ -147,7 +147,7 @@ class ImageSource(Source):
         return Raw(classes, parts["train"], parts["test"], parts.get("val"), notes, skipped)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
-        """(H, W) to bring all images to, and why."""
+        """(H, W) to which all images are resized, and the reason."""
         if self.resize is not None:
             return _pair(self.resize), "data.resize"
         if self.size is not None:
@@ -155,11 +155,11 @@ class ImageSource(Source):
         return commonest_size(training) if training else ((1, 1), "")
 
     def _cut(self, raw: Raw) -> Raw:
-        """``raw`` with its test images cut from the training images."""
+        """``raw`` with test images cut from its training images."""
         rest, test = cut(raw.train.labels, self.test_size, seed=self.split_seed)
         if not len(test):
             raise DataError(f"no class of {self.root} has the two images that a test set needs: add some")
-        # The cut is a function of the labels and these, so that no pixel need be read again.
+        # The cut depends only on the labels and these options, so no pixel is read again.
         text = f"{raw.sha256} test_size={self.test_size} split_seed={self.split_seed}"
         digest = hashlib.sha256(text.encode()).hexdigest()
         return replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=digest)
@@ -170,7 +170,7 @@ def _pair(size: int | Size) -> Size:
 
 
 def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
-    """A note on the size, and on how many of the images, of these ``sizes``, are resized."""
+    """A note on the size, and on how many images of these ``sizes`` are resized."""
     text, resized = f"size: {size[0]}x{size[1]} ({why}); ", [own for own in sizes if own != tuple(size)]
     if not resized:
         return f"{text}every image has it"
@@ -179,7 +179,7 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
 
 
 def cache_folder(root: Path) -> Path:
-    """Where decoded images of the data in ``root`` are kept: there, or in the user's cache."""
+    """Folder for decoded images of the data in ``root``: there, or in the user's cache."""
     own = root / ".cnnpool-cache"
     if os.access(own if own.exists() else root, os.W_OK):
         return own
@@ -188,7 +188,7 @@ def cache_folder(root: Path) -> Path:
 
 
 def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
-    """Digest of ``head``, and of the name below ``root``, size, time of change and rights of every file."""
+    """Digest of ``head`` and of every file's name below ``root``, size, modification time and permissions."""
     digest = hashlib.sha256(head.encode())
     for path in paths:
         name = os.fsencode(path)[len(os.fsencode(root)) :]
@@ -203,10 +203,10 @@ def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
 
 
 def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
-    """A note on the images that cannot be read, which a file beside the decoded ones names.
+    """A note on the unreadable images, which are listed in a file beside the decoded ones.
 
     Raises:
-        DataError: if they are not to be skipped.
+        DataError: if they must not be skipped.
     """
     listed = origin.folder / "unreadable.txt"
     try:

@@ -1,4 +1,4 @@
-"""Many images to pixels of one size: surveyed and decoded in all cores, the unreadable ones set apart."""
+"""Decode many images to one size: survey and decode on all cores, and separate unreadable ones."""
 
 import math
 import os
@@ -17,16 +17,16 @@ from cnnpool.system.load import usable
 from cnnpool.system.progress import Progress
 
 LARGEST = 512
-"""Pixels of H and W up to which a size is chosen without being asked for."""
+"""Largest H and W of an automatically chosen size, in pixels."""
 GIB = 1 << 30
 MEGA = 10**6
 GREY = ("1", "L", "LA", "I", "I;16")
 AHEAD = 256
-"""Images that are read before they are asked for, at most."""
+"""Most images read in advance."""
 
 Made = TypeVar("Made")
 _budget = Budget(3 << 28)
-"""Bytes of the files that are decoded at the same time, before they are reduced."""
+"""Bytes of the files decoded at the same time, before they are reduced."""
 
 
 class Items(Protocol):
@@ -41,19 +41,19 @@ class Pictures:
     """The images of all parts of a data set, one part after another.
 
     Args:
-        items: images with their labels, read from several threads at once.
-        counts: part -> its images, in the order train, val, test; only train where a test is yet to be cut.
+        items: images with their labels, read by several threads at once.
+        counts: part -> number of images, in the order train, val, test; only train if a test must be cut.
         classes: their names, by label; a label without a name is named by its number.
-        title: of the data set, in messages on images without a path.
+        title: name of the data set, in messages on images without a path.
     """
 
     def __init__(self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
         self.items, self.counts, self.classes, self.title = items, counts, classes, title
         self.labels = np.full(len(items), -1, np.int64)
-        """-1 for an image that was not opened yet."""
+        """-1 for an image that has not been opened yet."""
 
     def open(self, place: int) -> Picture:
-        """The image at ``place``, whose label is noted. Raises nearly anything, by the data set."""
+        """Open the image at ``place`` and store its label. May raise any exception, by the data set."""
         picture, label = self.items[place]
         if label is None or int(label) < 0:
             raise DataError(f"{self._named(place, picture)} has no label")
@@ -61,11 +61,11 @@ class Pictures:
         return picture
 
     def name(self, place: int, root: Path | None = None) -> str:
-        """The path of the image, seen from ``root`` if that is given, or its number."""
+        """The path of the image, relative to ``root`` if given, or its number."""
         try:
             name = self._named(place, self.items[place][0])
         except Exception:
-            # It is asked for to say that the image cannot be read.
+            # Called to report that the image cannot be read.
             return self._named(place, b"")
         return os.path.relpath(name, root) if root and os.path.isabs(name) else name
 
@@ -75,24 +75,24 @@ class Pictures:
             with opened(self.open(0)) as image:
                 return image.mode in GREY
         except Exception:
-            # It will be named with all others that cannot be read.
+            # It will be reported with all other unreadable images.
             return False
 
     def _named(self, place: int, picture: Picture) -> str:
         return picture if isinstance(picture, str) else f"image {place} of {self.title}"
 
     def attempt(self, place: int, work: Callable[[Picture], Made]) -> Made | str:
-        """``work`` of the image at ``place``, or why that cannot be read.
+        """``work`` on the image at ``place``, or why that cannot be read.
 
         Raises:
-            DataError: if that is not the file's fault.
+            DataError: if the file is not the cause.
         """
         try:
             return work(self.open(place))
         except DataError:
             raise
         except Exception as error:
-            # A damaged file raises nearly anything, by its format.
+            # A damaged file may raise any exception, depending on its format.
             if is_passing(error):
                 raise DataError(
                     f"cannot read {self.name(place)} ({reason(error)}): fix that and run again; "
@@ -104,7 +104,7 @@ class Pictures:
 def survey(
     pictures: Pictures, max_megapixels: int, workers: int | None = None
 ) -> tuple[dict[int, Header], dict[int, str]]:
-    """By place the header of each image, and why others, larger ones too, cannot be used."""
+    """The header of each image by index, and why others, including too large ones, cannot be used."""
 
     def look(place: int) -> Header | str:
         header = pictures.attempt(place, read_header)
@@ -150,10 +150,10 @@ def decoded(
 
 
 def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
-    """(H, W) that most images have, and why it was chosen.
+    """(H, W) of most images, and why it was chosen.
 
     Raises:
-        ValueError: if fewer than half have one size, or it is above ``LARGEST``.
+        ValueError: if fewer than half have one size, or it is larger than ``LARGEST``.
     """
     counts = Counter(sizes)
     size = max(counts, key=lambda s: (counts[s], s))

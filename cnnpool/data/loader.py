@@ -1,4 +1,4 @@
-"""Images for torch's DataLoader: whole batches at once, in orders and with changes that can be repeated."""
+"""Images for torch's DataLoader: whole batches at once, in reproducible orders with reproducible changes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from cnnpool.data.draws import Draws, generator
 from cnnpool.data.threads import in_threads
 
 SLOW = 1 << 21
-"""Values of a batch, as it is read, from which on it is made in a thread."""
+"""Number of values of a batch, as read, from which on a thread prepares it."""
 Item = tuple[int, int]
 """(epoch, index) of an image."""
 Batch = tuple[Tensor, Tensor]
@@ -22,10 +22,10 @@ Batch = tuple[Tensor, Tensor]
 
 
 class ImageDataset(Dataset[Batch]):
-    """Normalised images of a split by (epoch, index), a whole batch at a time.
+    """Normalised images of a split by (epoch, index), one batch at a time.
 
-    The augmentation of an image is a function of (seed, epoch, index) alone, drawn for a batch at once, so
-    that neither the order, nor the number of workers or processes, nor an interruption changes it. The
+    The augmentation of an image is a function of (seed, epoch, index) alone, computed for a batch at once, so
+    the order, the number of workers or processes, and interruptions do not change it. The
     partners of Mixup and CutMix are images of the same batch.
 
     Args:
@@ -33,10 +33,10 @@ class ImageDataset(Dataset[Batch]):
         mean: subtracted from each channel, (C,), in units where white is 1.
         std: each channel is divided by it, (C,), > 0.
         seed: of the augmentation.
-        augment: changes images, (N, C, H', W') of uint8, by the draws of each, to (N, C, H, W); None takes
+        augment: changes images, (N, C, H', W') of uint8, by the draws of each, to (N, C, H, W); None to take
             their central part.
         mix: mixes the images of a batch and their labels, from a generator on the CPU; None for none.
-        size: (H, W) of the images that are handed out; None for that of the split.
+        size: (H, W) of the returned images; None for that of the split.
         channels_last: memory format of the images.
     """
 
@@ -57,7 +57,7 @@ class ImageDataset(Dataset[Batch]):
         self.channels_last = channels_last
         scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
         bias = -255 * torch.tensor(mean, dtype=torch.float64) * scale
-        # Repeated for every value of an image: a broadcast over 3 channels does not vectorise.
+        # Repeated for every value of an image: broadcasting over 3 channels does not vectorise.
         self._scale, self._bias = (
             one.float().repeat(height * width).to(split.labels.device) for one in (scale, bias)
         )
@@ -73,11 +73,11 @@ class ImageDataset(Dataset[Batch]):
         pixels, labels = self.split.rows.read(here), self.split.labels.index_select(0, here)
         images = self._images(send(pixels, self.device), epoch, index)
         labels = send(labels, self.device)
-        # Apart from the augmentation, whose draws it leaves as they are.
+        # From its own generator, which leaves the draws of the augmentation unchanged.
         return self.mix(images, labels, generator(self.seed, *items[0], 1)) if self.mix else (images, labels)
 
     def move(self, device: torch.device, *, images: bool = True) -> None:
-        """Make the batches on ``device`` from now on; with ``images`` all of these are kept there too."""
+        """Make batches on ``device`` from now on; with ``images`` all images are kept there too."""
         if images:
             self.split = self.split.to(device)
         self._scale, self._bias = self._scale.to(device), self._bias.to(device)
@@ -88,10 +88,10 @@ class ImageDataset(Dataset[Batch]):
         return self._scale.device
 
     def ahead(self, batch_size: int) -> int:
-        """Batches that are worth making in a thread before they are needed, because they take long."""
+        """Number of batches to prefetch in a thread, because they are slow to make."""
         if not self.split.rows.in_memory or self.device != self.split.labels.device:
             return 3
-        # Of numbers that take four times the memory of pixels, no more than one at a time.
+        # At most one batch of floats, which take four times the memory of pixels.
         slow = self.device.type == "cpu" and batch_size * math.prod(self.split.shape) >= SLOW
         return 1 if slow else 0
 
@@ -106,24 +106,24 @@ class ImageDataset(Dataset[Batch]):
         images = flat.view(pixels.shape).permute(0, 3, 1, 2)
         if self.channels_last:
             return images
-        # A copy: images of one channel are contiguous in both formats, and convolutions go by the strides.
+        # A copy: one-channel images are contiguous in both formats, and convolutions decide by the strides.
         return images.clone(memory_format=torch.contiguous_format)
 
 
 class EpochSampler(DistributedSampler[Item]):
     """(epoch, index) of one process's images, in an order that depends on (seed, epoch) alone.
 
-    A ``DistributedSampler``, so that every Trainer calls its ``set_epoch`` and none puts another in its
-    place; unlike torch's it repeats no image. Items carry the epoch, since workers that persist from epoch to
-    epoch never see ``set_epoch``.
+    It is a ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike
+    torch's it repeats no image. Items contain the epoch, because persistent workers never see
+    ``set_epoch``.
 
     Args:
         images: number of them, >= 1.
         seed: of the orders.
-        shuffle: a new order every epoch; false for the images' own order.
+        shuffle: a new order every epoch; false for the original order.
         shard: (rank, world): every world-th image of the order, from rank on. Shuffled shards are of equal
-            length (up to world - 1 images are left out), others cover all.
-        multiple: images are left out of each epoch until their number is a multiple of this, >= 1.
+            length (up to world - 1 images are dropped), others cover all.
+        multiple: images are dropped from each epoch until their number is a multiple of this, >= 1.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class EpochSampler(DistributedSampler[Item]):
         own = (images + (0 if shuffle else world - 1 - rank)) // world
         self.images, self.length = images, own // multiple * multiple
         self.start = 0
-        """Images of the epoch that the next iteration leaves out, since they were handed out before."""
+        """Images of the epoch that the next iteration skips, because they were returned before."""
 
     def __len__(self) -> int:
         return self.length
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of ``epoch``; if it is the current one, stay at the position within it."""
+        """Start ``epoch``; if it is the current one, keep the position within it."""
         if epoch != self.epoch:
             self.start = 0
         super().set_epoch(epoch)
@@ -161,15 +161,15 @@ class EpochSampler(DistributedSampler[Item]):
 
 
 class Loader(DataLoader[Batch]):
-    """A ``DataLoader`` of whole batches that knows its position, ``state_dict``, and can go on from it.
+    """A ``DataLoader`` of whole batches with a position, ``state_dict``, from which it can resume.
 
-    Its iterations are generators: nothing is read before the first batch is asked for, since Lightning
-    begins an iteration before it sets the epoch. Batches that take long are made in a thread, which needs no
-    copy of the images and no start of a process: with two worker processes, images of a folder came at 0.5 to
+    Its iterations are generators: nothing is read before the first batch is requested, because Lightning
+    starts an iteration before it sets the epoch. Slow batches are prefetched by a thread, which needs no
+    copy of the images and starts no process: with two worker processes, images of a folder arrived at 0.5 to
     0.9 times the rate (two cores, 960 photographs).
 
     Raises:
-        ValueError: if there would be no batch at all.
+        ValueError: if there would be no batch.
     """
 
     dataset: ImageDataset
@@ -177,7 +177,7 @@ class Loader(DataLoader[Batch]):
     batch_size: int
 
     def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int):
-        # A generator of its own: each iteration draws from it, from torch's global one else.
+        # A separate generator: each iteration would otherwise draw from torch's global one.
         super().__init__(
             images,
             batch_size=batch_size,
@@ -201,11 +201,11 @@ class Loader(DataLoader[Batch]):
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """The position: the epoch and the batches handed out in it."""
+        """The position: the epoch and the number of batches returned in it."""
         return {"epoch": self.sampler.epoch, "batch": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on after the batches that ``state`` says were handed out; after a whole epoch, with the next.
+        """Resume after the batches counted in ``state``; after a whole epoch, with the next one.
 
         Raises:
             ValueError: if an epoch has fewer batches than that.
@@ -221,5 +221,5 @@ class Loader(DataLoader[Batch]):
 
 
 def as_it_is(batch: Any) -> Any:
-    """``batch``, which is whole already: the ``collate_fn`` of loaders of ``ImageDataset``."""
+    """Return ``batch`` unchanged: the ``collate_fn`` of loaders of ``ImageDataset``."""
     return batch

@@ -1,4 +1,4 @@
-"""Images mixed with others of their batch, and labels that say how much of each class is in them."""
+"""Mix images within a batch, with labels that hold the share of each class."""
 
 import math
 
@@ -19,13 +19,13 @@ def mix(
 ) -> tuple[Tensor, Tensor]:
     """Mixup (Zhang 2018, arXiv:1710.09412) or CutMix (Yun 2019, arXiv:1905.04899) of a batch.
 
-    One share, drawn from Beta(alpha, alpha), and one partner for each image. Where both are asked for, every
-    batch is mixed by one of them, each with probability 1/2.
+    Each image has a partner; one share for all is drawn from Beta(alpha, alpha). If both are enabled, each
+    batch is mixed by one of them, with probability 1/2.
 
     Args:
         images: (N, C, H, W), floating point.
         labels: (N,), indices of classes.
-        generator: on the CPU; the only source of chance.
+        generator: on the CPU; the only randomness.
         mixup, cutmix: their alphas; 0 for none.
 
     Returns:
@@ -49,9 +49,9 @@ def mix(
 
 
 def _rectangle(height: int, width: int, area: float, generator: torch.Generator) -> tuple[slice, slice]:
-    """Rows and columns of a rectangle of that share of the area, in the shape of the image.
+    """Rows and columns of a rectangle with this share of the area and the aspect ratio of the image.
 
-    Its centre is drawn uniformly; what reaches beyond the border is cut off.
+    Its centre is drawn uniformly; parts beyond the border are cut off.
     """
     centre = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
     spans = []

@@ -1,4 +1,4 @@
-"""A data set in a few lines at the start of a run, and what speaks against its accuracy."""
+"""A summary of a data set at the start of a run, and warnings about its accuracy."""
 
 import logging
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from cnnpool.data.rows import copies
 _log = logging.getLogger(__name__)
 
 LEFT_OUT = 0.1
-"""Share of the training images that no batch of an epoch has room for, from which on it is said."""
+"""Share of the training images left out of an epoch's batches that is reported."""
 STRONG = 5
-"""Times as many training images as the smallest class has, from which on the largest is warned of."""
+"""Ratio of the largest to the smallest class's training images from which on there is a warning."""
 LONGEST = 16
-"""Classes that are listed at most, the largest ones."""
+"""Most classes listed, the largest ones."""
 _described: set[tuple[str, tuple[str, ...]]] = set()
-"""Data sets that this process has described: the jobs of a sweep mostly share theirs."""
+"""Data sets described by this process: the jobs of a sweep mostly share theirs."""
 
 
 def tell(dataset: Dataset) -> None:
-    """Log what ``lines`` and ``warnings`` say, of one data set all lines but the first only once."""
+    """Log ``lines`` and ``warnings``; for a data set logged before, only the first line."""
     first, *rest = lines(dataset)
     key = (dataset.sha256, dataset.notes)
     for line in [first] if key in _described else [first, *rest]:
@@ -31,7 +31,7 @@ def tell(dataset: Dataset) -> None:
 
 
 def lines(dataset: Dataset) -> Iterator[str]:
-    """Images of each split, and of those what batches leave out; if there are notes, these and each class."""
+    """Images of each split, and how many the batches leave out; if there are notes, these and each class."""
     train, val, test = (len(split) for split in (dataset.train, dataset.val, dataset.test))
     height, width = dataset.size
     yield f"{dataset.name}: {train} training, {val} validation, {test} test images of {height}x{width}"
@@ -48,7 +48,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 
 def warnings(dataset: Dataset) -> Iterator[str]:
-    """Sentences on classes that are alone, missing or much larger than another, and on copied images."""
+    """Sentences on single, missing or much larger classes, and on duplicated images."""
     names, counts = [tables.printable(name) for name in dataset.classes], dataset.counts
     if len(names) == 1:
         yield f"{dataset.name}: there is one class only, so any network is right about every image"
@@ -72,7 +72,7 @@ def warnings(dataset: Dataset) -> Iterator[str]:
 
 
 def _table(dataset: Dataset) -> list[tables.Column]:
-    """The images of each class, the largest first."""
+    """The number of images of each class, the largest first."""
     counts = dataset.counts
     order = sorted(range(dataset.num_classes), key=lambda place: (-counts["train"][place], place))
     places = order[:LONGEST]

@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 as torchvision downloads and reads them, whole in memory."""
+"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 as downloaded and read by torchvision, held in memory."""
 
 import logging
 import socket
@@ -23,28 +23,28 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 TIMEOUT_S = 60
-"""Without a byte, before a server is given up."""
+"""Seconds without data after which a server is given up."""
 LARGEST = 1 << 28
-"""Bytes of a file of the four built-in data sets; the largest, an archive of CIFAR, has 170 million."""
+"""Largest size of a file of the four built-in data sets, in bytes; the largest, CIFAR's, has 170 million."""
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published(Source):
-    """A data set that torchvision holds in memory; its files lie in ``root`` as torchvision lays them out.
+    """A data set that torchvision holds in memory, with files in ``root`` as torchvision arranges them.
 
-    Published archives that lie there are unpacked if their MD5 sums are right, which needs no network.
+    Published archives found there are unpacked if their MD5 sums match, without a network.
     """
 
     by_class: ClassVar[bool] = False
     title: ClassVar[str]
     """Name of the class in ``torchvision.datasets``."""
     folder: ClassVar[str]
-    """Where its files lie, below the root."""
+    """Folder of its files, below the root."""
     classes: ClassVar[tuple[str, ...]] = ()
-    """Their names; empty for torchvision's."""
+    """Names of the classes; empty for torchvision's."""
     sha256: ClassVar[str | None] = None
-    """Of the whole, see ``Raw.sha256``; None if it is not known, or torchvision checks all files."""
+    """Identity of the data set, see ``Raw.sha256``; None if unknown, or if torchvision checks all files."""
 
     def read(self) -> Raw:
         """The data set, unpacked or downloaded first if files are missing or damaged.
@@ -66,7 +66,7 @@ class Published(Source):
 
     def _raw(self, root: Path) -> Raw:
         with warnings.catch_warnings():
-            # NumPy 2.4 warns of the flags in old pickles of arrays, as CIFAR's files are.
+            # NumPy 2.4 warns about flags in old pickles of arrays, such as CIFAR's files.
             warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
             train, test = (self._construct(root, train=train) for train in (True, False))
         raw = Raw(self.classes or tuple(train.classes), _split(train), _split(test))
@@ -75,7 +75,7 @@ class Published(Source):
         return raw
 
     def _archives(self, root: Path) -> list[tuple[Path, str]]:
-        """Every archive as published, and its MD5 sum."""
+        """Every published archive and its MD5 sum."""
         kind = self._kind()
         if hasattr(kind, "resources"):
             return [(root / self.folder / name, md5) for name, md5 in kind.resources]
@@ -92,7 +92,7 @@ class Published(Source):
 
 def _split(part: Any) -> Split:
     pixels = torch.as_tensor(part.data)
-    # Grey images come without an axis of channels.
+    # Grey images have no channel axis.
     return from_pixels(pixels if pixels.ndim == 4 else pixels[..., None], torch.as_tensor(part.targets))
 
 
@@ -149,26 +149,26 @@ def obtained(
     largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
-    """The data set that ``read`` gives, at once or after archives were unpacked or files downloaded.
+    """The result of ``read``, if needed after unpacking archives or downloading files.
 
     Args:
-        title: of the data set.
-        root: made if it is missing; it holds the lock.
+        title: name of the data set.
+        root: folder of the lock; made if missing.
         folder: of the files, for messages.
         read: reads the data set, or fails.
-        download: what may bring missing files; None if that is not to be tried.
-        archives: gives those as published, each with its MD5 sum; asked only where ``read`` failed.
-        largest: bytes that a file may have; writing more fails. None for any size.
-        remedy: what the user should do where there is nothing to try.
+        download: downloads missing files; None to disable.
+        archives: returns the published ones, each with its MD5 sum; called only if ``read`` failed.
+        largest: most bytes of a file; writing more fails. None for any size.
+        remedy: advice for the user if nothing can be tried.
 
     Raises:
         DataError: in one line, if it cannot be read.
-        DownloadError: likewise, if a download did not help.
+        DownloadError: likewise, if the download did not help.
     """
     try:
         return read()
     except Exception as error:
-        # Each data set raises its own kinds of errors for files that are missing or damaged.
+        # Each data set raises different errors for missing or damaged files.
         steps = [*_unpacking(archives(), download is not None), *filter(None, [download])]
         if not steps:
             raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
@@ -194,10 +194,10 @@ def obtained(
 
 
 def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iterator[Callable[[], object]]:
-    """Steps that unpack the archives that are there and whole.
+    """Steps that unpack the archives that exist and are intact.
 
     Raises:
-        DataError: for an archive that is damaged and may not be downloaded.
+        DataError: for a damaged archive that may not be downloaded.
     """
     from torchvision.datasets import utils
 
@@ -216,7 +216,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _timeout() -> Iterator[None]:
-    # torchvision sets none, and would wait for a silent server for ever.
+    # torchvision sets no timeout, and would wait forever for a silent server.
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
     try:
@@ -227,7 +227,7 @@ def _timeout() -> Iterator[None]:
 
 @contextmanager
 def _at_most(largest: int | None) -> Iterator[None]:
-    # torchvision has no limit: a server that never ends would fill the disk.
+    # torchvision has no limit: an endless download would fill the disk.
     if largest is None or sys.platform == "win32":
         yield
         return

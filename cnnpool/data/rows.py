@@ -1,4 +1,4 @@
-"""Pixels of a split as rows that are read by their number, from memory or from a file."""
+"""Pixels of a split as rows, read by index from memory or from a file."""
 
 import os
 import weakref
@@ -16,7 +16,7 @@ from cnnpool.data.errors import DataError
 Shape = tuple[int, int, int]
 """(H, W, C) of every image."""
 CHUNK = 1 << 24
-"""Bytes that are read at once when all rows are needed, one after another."""
+"""Bytes read at once when all rows are read in order."""
 
 
 class Rows(ABC):
@@ -33,24 +33,24 @@ class Rows(ABC):
         """The rows at ``index``, (B,) of int64, as a fresh tensor (B, H, W, C).
 
         Raises:
-            DataError: if they cannot be read any more.
+            DataError: if they can no longer be read.
         """
 
     @abstractmethod
     def take(self, index: Tensor | slice) -> "Rows":
-        """The rows at ``index``, (N,), as rows of their own; those of a slice in memory are a view."""
+        """The rows at ``index``, (N,), as a new ``Rows``; a slice in memory is a view."""
 
     @abstractmethod
     def sums(self) -> Tensor:
-        """Exact sums over all pixels of the values, and of their squares, by channel: (2, C) of float64."""
+        """Exact sums over all pixels of the values and of their squares, by channel: (2, C) of float64."""
 
     @abstractmethod
     def keys(self) -> Tensor:
-        """(N, K), a row each: equal where the images are, and of different images seldom."""
+        """(N, K), a key per row: equal for equal images, and rarely for different ones."""
 
     @property
     def nbytes(self) -> int:
-        """Memory that all rows would take."""
+        """Memory that all rows would take, in bytes."""
         height, width, channels = self.shape
         return len(self) * height * width * channels
 
@@ -97,7 +97,7 @@ class InMemory(Rows):
         return torch.stack([(counts * value).sum(1), (counts * value.square()).sum(1)]).double()
 
     def keys(self) -> Tensor:
-        # 11 divides no usual width, so that the bytes are not all of the same columns.
+        # 11 divides no usual width, so the bytes come from different columns.
         return self.pixels.flatten(1)[:, ::11]
 
     def whole(self) -> Tensor:
@@ -105,7 +105,7 @@ class InMemory(Rows):
 
 
 class Stored(Rows):
-    """Rows of a file, each known by its place there, (N,), with what ``sums`` adds up, (N, 2, C) of int64."""
+    """Rows of a file, given by their indices there, (N,), and the terms of ``sums``, (N, 2, C) of int64."""
 
     def __init__(self, file: "File", shape: Shape, places: Tensor, row_sums: Tensor):
         self.file, self.shape, self.places, self.row_sums = file, shape, places, row_sums
@@ -127,10 +127,10 @@ class Stored(Rows):
 
 
 class File:
-    """Rows one after another in a file, read by position from any thread; closed when nobody holds it.
+    """Rows stored one after another in a file, read by position from any thread; closed when unreferenced.
 
-    Not mapped: mapped pages count as memory of the process, and a file that another program cuts short would
-    kill it.
+    Not memory-mapped: mapped pages count as memory of the process, and a file truncated by another program
+    would kill it.
 
     Raises:
         OSError: if it cannot be opened.
@@ -145,10 +145,10 @@ class File:
         """The rows at ``places``, (B,), as (B, H, W, C) of uint8.
 
         Raises:
-            DataError: if they cannot be read any more.
+            DataError: if they can no longer be read.
         """
         pixels = np.empty((len(places), *shape), np.uint8)
-        # Neighbours in the file at one go.
+        # Read neighbours in the file together.
         cuts = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
         for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True) if len(places) else ():
             self._fill(pixels[begin:end].reshape(-1).data, int(places[begin]) * int(np.prod(shape)))
@@ -168,16 +168,16 @@ class File:
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:
     """(2, C) of int64: sum of the values and of their squares in each channel of an image (H, W, C)."""
-    # Over rows first: a sum that leaves 3 channels does not vectorise. Images are at most 8,192 rows high.
+    # Over rows first: a sum that leaves 3 channels does not vectorise. Images have at most 8,192 rows.
     rows = pixels.reshape(len(pixels), -1).astype(np.uint32)
     sums = np.stack((rows.sum(0, dtype=np.uint32), np.einsum("ij,ij->j", rows, rows)))
     return np.asarray(sums.reshape(2, -1, pixels.shape[2]).sum(1, dtype=np.int64))
 
 
 def copies(rows: Rows, others: Rows) -> int:
-    """How many of ``rows`` are also among ``others``, to the last bit; both in memory, or neither.
+    """Number of ``rows`` that equal one of ``others`` bit for bit; both in memory, or neither.
 
-    Of those whose keys are not found among the others no pixel is read.
+    Rows whose keys do not occur among the others are not read.
     """
     keys = [[key.tobytes() for key in each.keys().contiguous().numpy()] for each in (rows, others)]
     common = set(keys[0]) & set(keys[1])

@@ -1,4 +1,4 @@
-"""Work in threads whose results come in order, and a budget of memory that threads share."""
+"""Work in threads with results in order, and a memory budget shared by threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +16,9 @@ Result = TypeVar("Result")
 def in_threads(
     work: Callable[[Item], Result], items: Iterable[Item], *, ahead: int, workers: int | None = None
 ) -> Iterator[Result]:
-    """``work`` of every item, in the order of ``items``; an error is raised where its result is due.
+    """``work`` on every item, in the order of ``items``; an error is raised when its result is due.
 
-    Up to ``ahead`` results are made before they are asked for, by ``workers`` threads; None for one a core.
+    Up to ``ahead`` results are prefetched by ``workers`` threads; None for one per core.
     """
     pool = ThreadPoolExecutor(workers or len(usable()), thread_name_prefix="cnnpool-data")
     waiting: deque[Future[Result]] = deque()
@@ -34,7 +34,7 @@ def in_threads(
 
 
 class Budget:
-    """Memory that threads share: each waits for room, and work that takes more than ``total`` runs alone."""
+    """A memory budget shared by threads: each waits for room, and work larger than ``total`` runs alone."""
 
     def __init__(self, total: int):
         self._total = self._free = total
@@ -42,7 +42,7 @@ class Budget:
 
     @contextmanager
     def taken(self, cost: int) -> Iterator[None]:
-        """Take ``cost`` of it within the context."""
+        """Reserve ``cost`` of the budget within the context."""
         cost = min(cost, self._total)
         with self._changed:
             self._changed.wait_for(lambda: cost <= self._free)

@@ -1,4 +1,4 @@
-"""The classification data sets of torchvision, downloaded and read by torchvision itself."""
+"""torchvision's classification data sets, downloaded and read by torchvision itself."""
 
 import inspect
 import os
@@ -33,17 +33,17 @@ def _variants(key: str, *values: str) -> Mapping[str, Arguments]:
 BY_FLAG: Mapping[str, Arguments] = {"train": {"train": True}, "test": {"train": False}}
 TRAIN_TEST, THREE = _by_split("train", "test"), _by_split("train", "val", "test")
 TRAIN_VAL = _by_split("train", "val")
-"""The validation images are the only labelled ones beside the training images."""
+"""The validation images are the only labelled ones besides the training images."""
 WHOLE: Mapping[str, Arguments] = {"train": {}}
 """There is no published test set."""
 
 
 @dataclass(frozen=True)
 class TorchvisionSet:
-    """A class of ``torchvision.datasets``: files that it keeps below its root, arguments of its parts.
+    """A class of ``torchvision.datasets``: its files below the root, and the arguments of its parts.
 
-    ``variants`` has further arguments by name, the first the default; ``manual`` says where to get what
-    torchvision does not download.
+    ``variants`` has further arguments by name, the first being the default; ``manual`` says where to get
+    files that torchvision does not download.
     """
 
     files: tuple[str, ...]
@@ -102,13 +102,13 @@ SETS = {
 class Torchvision(ImageSource):
     """A classification data set of torchvision, such as SVHN, EMNIST, STL10, Flowers102 or OxfordIIITPet.
 
-    Its files lie in ``root`` as torchvision lays them out. Its own test images are the test images; those of
-    validation where it has no others with labels; ``test_size`` of each class where it has neither. Decoded
-    images are kept in ``<root>/.cnnpool-cache``, and made again when a name, size or time of a file changes.
+    Its files lie in ``root`` as torchvision arranges them. Its test images are the test images; if they have
+    no labels, the validation images; without both, ``test_size`` of each class. Decoded images are cached in
+    ``<root>/.cnnpool-cache``, and decoded again when a name, size or time of a file changes.
 
     Args:
         dataset: name of the class in ``torchvision.datasets``.
-        variant: of a data set that comes in several: EMNIST balanced, byclass, bymerge, letters, digits,
+        variant: variant of a data set that has several: EMNIST balanced, byclass, bymerge, letters, digits,
             mnist; DTD 1 to 10; FGVCAircraft variant, family, manufacturer; Imagenette full, 320px, 160px;
             Places365 256px, large; null for the first of these.
     """
@@ -136,7 +136,7 @@ class Torchvision(ImageSource):
 
     @property
     def _variant(self) -> str:
-        """The variant that is meant; empty where there is only one."""
+        """The selected variant; empty if there is only one."""
         return str(self.variant or next(iter(self._set.variants), ""))
 
     @property
@@ -147,7 +147,7 @@ class Torchvision(ImageSource):
         root = Path(self.root).expanduser().absolute()
         folder = cache_folder(root) / f"torchvision-{self._title}"
         is_known = folder.exists() and any((root / name).exists() for name in self._set.files)
-        # Files that torchvision still has to fetch or unpack would change the key.
+        # Files that torchvision has yet to download or unpack would change the key.
         parts = None if is_known else self._parts(root)
         head = f"2 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
         return Origin(
@@ -162,13 +162,13 @@ class Torchvision(ImageSource):
     def _listed(self, parts: dict[str, Any]) -> Pictures:
         datasets = list(parts.values())
         names = getattr(datasets[0], "classes", getattr(datasets[0], "categories", ()))
-        # Of ImageNet's synonyms the first.
+        # The first of ImageNet's synonyms.
         classes = [str(name[0]) if isinstance(name, tuple) else str(name) for name in names]
         counts = {part: len(dataset) for part, dataset in parts.items()}
         return Pictures(ConcatDataset(datasets), counts, classes, self._title)
 
     def _parts(self, root: Path) -> dict[str, Any]:
-        """The data set of every part, downloaded first where that is asked for and needed."""
+        """The data set of every part, downloaded first if requested and needed."""
         can_fetch = self.download and not self._set.manual
         return obtained(
             self._title,
@@ -184,9 +184,9 @@ class Torchvision(ImageSource):
 
         kind, entry = getattr(datasets, self.dataset), self._set
         common = dict(entry.variants.get(self._variant, {}))
-        # By the constructors of its bases too, to which it hands arguments on.
+        # Also checks the constructors of base classes, which receive forwarded arguments.
         if any("loader" in inspect.signature(base).parameters for base in kind.__mro__[:-1]):
-            # The path instead of the image: files are decoded here, in all cores, to the size asked for.
+            # The path instead of the image: files are decoded here, on all cores, to the requested size.
             common["loader"] = str
         if download:
             common["download"] = True

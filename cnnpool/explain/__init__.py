@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     """``cnnpool explain [OPERATOR] [KEY=VALUE ...] [--values ROWS] [--image FILE]``; returns the exit status.
 
     Raises:
-        ValueError: for an unknown operator or option, a value out of range, images that are none, or a
+        ValueError: for an unknown operator or option, a value out of range, invalid images, or a
             picture that cannot be written.
     """
     args = parser().parse_intermixed_args(arguments)
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _more(operator: str, options: Iterable[str]) -> str:
-    """Further questions, as commands with what each shows."""
+    """Further questions, as commands with their results."""
     own = {"kernel_size": "kernel_size=3 stride=1", "ties": "ties=split"}
     shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
     rows = [(f"{operator} {words}", shows[key]) for key, words in own.items() if key in options]
@@ -119,15 +119,15 @@ def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
 
 
 def _bare(option: str) -> str:
-    """An option without the room that may stand before it."""
+    """An option without the room that may precede it."""
     return option.removeprefix("pool.").removeprefix("readout.")
 
 
 def _picture(path: Path) -> Path:
-    """The file to draw into, refused before anything is computed if it cannot be.
+    """The file to draw to; refused before any computation if it cannot be written.
 
     Raises:
-        ValueError: for another ending than those of pictures, or a folder that there is not.
+        ValueError: for an extension that is not a picture's, or a missing folder.
     """
     path = path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix.lower() not in PICTURES:

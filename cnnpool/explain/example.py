@@ -25,17 +25,17 @@ READABLE: dict[str, dict[str, object]] = {
     "flatten": {"hidden": 0},
     "lps": {"tau": 20.0},
 }
-"""Options other than the defaults, for an example that is easier to read."""
+"""Options that differ from the defaults, for an example that is easier to read."""
 MOST_OUTPUTS = 256
 SEED = 0
-"""Of weights and draws."""
+"""Seed of weights and draws."""
 NOISE = 1e-12
-"""Below it a derivative is rounding."""
+"""Derivatives below this are rounding errors."""
 PROBES = 128
 
 
 class Tie(NamedTuple):
-    """Equal inputs of a window of which the output is one, and those of them that get the gradient."""
+    """Equal inputs of a window whose value is the output, and those of them that receive the gradient."""
 
     value: float
     equals: list[tuple[int, int]]
@@ -43,7 +43,7 @@ class Tie(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """first, last or split, as the gradient went."""
+        """first, last or split, by the observed gradient."""
         if self.winners == self.equals:
             return "split"
         ends = {self.equals[0]: "first", self.equals[-1]: "last"}
@@ -51,7 +51,7 @@ class Tie(NamedTuple):
 
 
 def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> Tie | None:
-    """The tie that decides where the gradient of one output goes, if there is one; all maps are (H, W)."""
+    """The tie that decides which input receives the gradient of one output, if any; all maps are (H, W)."""
     equal = window & (image == output)
     if equal.sum() < 2 or not derivative.any() or derivative[~equal].any():
         return None
@@ -60,7 +60,7 @@ def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> Tie
 
 
 class Phase(NamedTuple):
-    """One way to subsample an image: its first pixel, its strides, and what the operator makes of it."""
+    """One way to subsample an image: its first pixel, its strides, and its weight in the operator."""
 
     start: tuple[int, int]
     stride: tuple[int, int]
@@ -69,10 +69,10 @@ class Phase(NamedTuple):
 
 
 def phases(operator: nn.Module, images: Tensor) -> tuple[str, list[list[Phase]]]:
-    """The score of phases in words, and the phases of each sample; none for an operator without phases.
+    """The score of phases in words, and the phases of each sample; empty for an operator without phases.
 
-    The weight is 1 for a phase that is kept and 0 for the others, or the share of each in a mixture. Reads
-    what the latest forward pass sampled, so ``keep_phase`` must have been set before it.
+    The weight is 1 for the selected phase and 0 for the others, or the share of each in a mixture. Reads
+    the sampling of the latest forward pass, so ``keep_phase`` must have been set before it.
     """
     if not isinstance(operator, PolyphasePool2d):
         return "", []
@@ -103,18 +103,18 @@ class Example:
 
     Args:
         title: the operator with its options.
-        formula: of one output.
-        facts: gradient, shift and paper, as the operator states them.
+        formula: formula of one output.
+        facts: gradient, shift and paper, as the operator declares them.
         images: the inputs x, (N, 1, H, W).
         outputs: y, (N, 1, h, w); a readout's vector is (N, 1, 1, D).
-        evaluated: y in evaluation mode, where the example shows one draw of training mode; else None.
+        evaluated: y in evaluation mode, if the example shows one draw of training mode; else None.
         upstream: gradient of each sample's own loss L_n with respect to its y, same shape.
         gradients: gradient of each sample's own loss L_n with respect to its x, (N, 1, H, W).
         derivatives: dy/dx of every output, (N, h*w, H, W).
         windows: the inputs that an output can depend on, bool, same shape as ``derivatives``.
         weights: the operator's own parameters, by name.
-        score: what phases are chosen by, for an operator that subsamples.
-        phases: of each sample, for an operator that subsamples.
+        score: the criterion for choosing phases, for an operator that subsamples.
+        phases: phases of each sample, for an operator that subsamples.
     """
 
     title: str
@@ -147,13 +147,13 @@ class Example:
         return self.gradients / len(self.images)
 
     def chooses(self, n: int, index: int) -> bool:
-        """Whether the gradient of output ``index`` of sample ``n`` goes to a part of its window alone."""
+        """Whether the gradient of output ``index`` of sample ``n`` goes only to a part of its window."""
         reached = self.derivatives[n, index] != 0
         window = self.windows[n, index]
         return bool(not (reached & ~window).any() and (window & ~reached).any())
 
     def tie(self, n: int, index: int) -> Tie | None:
-        """The tie in the window of output ``index`` of sample ``n``; none where chance or phases decide."""
+        """The tie in the window of output ``index`` of sample ``n``; None if chance or phases decide."""
         if self.evaluated is not None or self.phases:
             return None
         output = self.outputs[n].flatten()[index].item()
@@ -163,14 +163,14 @@ class Example:
 def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **options: object) -> Example:
     """The worked example of the operator or readout called ``name``.
 
-    An operator that draws is shown in training mode, one draw of seed ``SEED``. The random numbers of the
-    caller are left alone.
+    An operator that draws is shown in training mode, with one draw of seed ``SEED``. The caller's random
+    generators are not affected.
 
     Args:
-        name: of an operator or a readout; of one that is both, the operator.
+        name: name of an operator or a readout; if both exist, the operator.
         images: float64, (N, 1, H, W).
-        room: ``pool`` or ``readout``, to look for ``name`` in that alone.
-        options: of the operator.
+        room: ``pool`` or ``readout``, to search only there.
+        options: options of the operator.
 
     Raises:
         ValueError: in one line, for an unknown name or option, or one that does not fit the images.
@@ -179,7 +179,7 @@ def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **o
         try:
             return _example(name, images, room, options)
         except RuntimeError as error:
-            # torch's own refusals, such as a padding of more than half of the kernel.
+            # torch's own errors, such as padding of more than half of the kernel.
             raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
 
 
@@ -190,10 +190,10 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
     operator = build(room, name, (images.shape[2], images.shape[3]), options).double()
     _plain_weights(operator)
     draws = getattr(operator, "random", False)
-    # First, since an operator may remember what it drew.
+    # First, because an operator may store its draw.
     evaluated = forward(copy.deepcopy(operator).eval(), images).detach() if draws else None
     operator.train(draws)
-    # Read by operators with phases alone.
+    # Only operators with phases read it.
     operator.__dict__["keep_phase"] = True
     inputs = images.clone().requires_grad_()
     outputs = forward(operator, inputs)
@@ -227,7 +227,7 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
 
 
 def _plain_weights(operator: nn.Module) -> None:
-    """Convolutions get weights 0.1, 0.2, ... that a reader can follow."""
+    """Set the weights of convolutions to 0.1, 0.2, ..., which are easy to follow."""
     for layer in operator.modules():
         if isinstance(layer, nn.Conv2d):
             count = torch.arange(layer.weight.numel(), dtype=torch.float64) % 9 + 1
@@ -238,7 +238,7 @@ def _plain_weights(operator: nn.Module) -> None:
 
 
 def forward(operator: nn.Module, images: Tensor) -> Tensor:
-    """Outputs as maps, (N, 1, h, w); a readout's vector is (N, 1, 1, D). The same draw at every call."""
+    """Outputs as maps, (N, 1, h, w); a readout's vector is (N, 1, 1, D). Every call makes the same draw."""
     torch.manual_seed(SEED)
     outputs: Tensor = operator(images)
     return outputs[:, None, None, :] if outputs.ndim == 2 else outputs
@@ -250,27 +250,27 @@ def derivatives(operator: nn.Module, images: Tensor) -> Tensor:
     outputs = forward(operator, images).flatten(1)
     rows = []
     for index in range(outputs.shape[1]):
-        # One backward pass serves all samples: none depends on another.
+        # One backward pass serves all samples, which do not depend on each other.
         (row,) = torch.autograd.grad(outputs[:, index].sum(), images, retain_graph=True)
         rows.append(row[:, 0])
     return without_noise(torch.stack(rows, 1))
 
 
 def without_noise(values: Tensor) -> Tensor:
-    """Zero for what is rounding."""
+    """``values`` with rounding errors set to zero."""
     return torch.where(values.abs() < NOISE, 0, values)
 
 
 def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
     """Inputs that an output can depend on, bool (N, h*w, H, W), for images of ``shape`` (N, 1, H, W).
 
-    Found by derivatives at random images, with the draw that the example shows. A few of their pixels are far
-    above the rest, and others in every image, so that each is the maximum, or the likeliest to be drawn, in
-    some.
+    Found from derivatives at random images, with the example's draw. A few of their pixels are far
+    above the rest, different ones in every image, so that each is the maximum, or the most likely draw, in
+    some image.
     """
     generator = torch.Generator().manual_seed(SEED)
     probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
     if not getattr(operator, "random", False):
         return (derivatives(operator, probes) != 0).any(0).expand(shape[0], -1, -1, -1)
-    # Draws differ from sample to sample, so every batch must be like the example's.
+    # Draws differ between samples, so every batch must have the example's size.
     return torch.stack([derivatives(operator, batch) != 0 for batch in probes.split(shape[0])]).any(0)

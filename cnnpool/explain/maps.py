@@ -1,4 +1,4 @@
-"""Measurements over shifts, positions and windows as pictures, with fixed colour limits."""
+"""Figures of measurements over shifts, positions and windows, with fixed colour limits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def shift_figure(
     limits: tuple[float, float] = (0, 1),
     colours: str = "viridis",
 ) -> "Figure":
-    """Square maps over shifts, (2r+1) x (2r+1) with no shift in the centre, one panel per title."""
+    """Square maps over shifts, (2r+1) x (2r+1) with zero shift in the centre, one panel per title."""
     figure, row = _grid(len(panels))
     for axes, (title, values) in zip(row, panels.items(), strict=True):
         radius = len(values) // 2
@@ -36,7 +36,7 @@ def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
     """Maps over the image's pixels, 0 to 1, one panel per title."""
     figure, row = _grid(len(panels))
     for axes, (title, values) in zip(row, panels.items(), strict=True):
-        # The root, since the tails of a receptive field are what is looked for.
+        # The square root, which makes the tails of a receptive field visible.
         picture = axes.imshow([[math.sqrt(v) for v in line] for line in values], vmin=0, vmax=1, cmap="magma")
         axes.set(title=title, xlabel="column, px")
     row[0].set_ylabel("row, px")
@@ -47,8 +47,8 @@ def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
 def winner_panels(gradient: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[float]]:
     """Title -> shares for ``winner_figure``, from the section ``gradient`` of a run's results.
 
-    Windows with a single maximum, whose winner the image decides, apart from tied ones, whose winner the tie
-    rule decides; all together for results that do not tell them apart.
+    Windows with a single maximum, whose winner the image decides, separate from tied ones, whose winner the
+    tie rule decides; combined for results that do not separate them.
     """
     kinds = {"winners_untied": "untied windows won (%)", "winners_tied": "tied windows won (%)"}
     panels: dict[str, Sequence[float]] = {}
@@ -61,7 +61,7 @@ def winner_panels(gradient: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequen
 
 
 def winner_figure(panels: Mapping[str, Sequence[float]]) -> "Figure":
-    """Share of the windows that each place of a square window wins, in numbers, one panel per title."""
+    """Share of the windows won by each place of a square window, in numbers, one panel per title."""
     figure, row = _grid(len(panels))
     for axes, (title, values) in zip(row, panels.items(), strict=True):
         side = math.isqrt(len(values))
@@ -77,11 +77,11 @@ def winner_figure(panels: Mapping[str, Sequence[float]]) -> "Figure":
 
 
 def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
-    """Per image (N, C, H, W): share of a position's channels that get gradient, at each stage's input."""
+    """Per image (N, C, H, W): share of channels with gradient at each position of each stage's input."""
     from matplotlib.figure import Figure
 
     rows = 1 + len(gradients)
-    # Names of stages are read from left to right, and may be as long as layer4_0_downsample_0.
+    # Stage names are horizontal, and may be as long as layer4_0_downsample_0.
     margin = 0.09 * max(map(len, gradients), default=0)
     figure = Figure(figsize=(1.3 * len(images) + 1.2 + margin, 1.45 * rows), layout="compressed")
     axes = figure.subplots(rows, len(images), squeeze=False)
@@ -102,7 +102,7 @@ def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
 
 
 def _grid(panels: int) -> "tuple[Figure, list[Axes]]":
-    """A figure and so many square panels, at most four in a row."""
+    """A figure with ``panels`` square panels, at most four in a row."""
     from matplotlib.figure import Figure
 
     columns = min(panels, 4)

@@ -1,4 +1,4 @@
-"""The arguments of an example: its operator, by the name that people say, its options, and typed images."""
+"""The arguments of an example: its operator, by any common name, its options, and typed images."""
 
 import json
 import math
@@ -18,9 +18,9 @@ ROOMS: dict[Room, tuple[Mapping[str, Any], str]] = {
     "readout": (readout.READOUTS, "readouts"),
 }
 LARGEST = 64
-"""Of options that are whole numbers: more make no worked example, and might fill the memory."""
+"""Largest value of integer options: larger examples are unreadable, and might fill the memory."""
 MOST_CELLS = 16
-"""On a side: more fit on no screen."""
+"""Largest side of an image in cells: more do not fit a screen."""
 MOST_IMAGES = 8
 SPELLINGS = {"pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "2d": ""}
 KINDS = {
@@ -28,7 +28,7 @@ KINDS = {
     "dense": "every input under a window gets a share of the gradient",
     "uneven": "every input gets gradient, but some from more outputs than others",
 }
-"""The gradient that operators declare, in words."""
+"""The kinds of gradient that operators declare, in words."""
 UNKNOWN = "not stated"
 FIRST = ("max", "avg", "blur", "max_blur", "strided")
 
@@ -51,9 +51,9 @@ def build(
 
 
 def found(word: str, room: Room | None = None) -> tuple[Room, str]:
-    """Room and name of the operator or readout that ``word`` means; a ``room`` that is asked for comes first.
+    """Room and name of the operator or readout that ``word`` means; the given ``room`` is searched first.
 
-    ``maxpool``, ``MaxPool2d`` and ``max pooling`` mean ``max``. Of a name in both rooms, the operator's.
+    ``maxpool``, ``MaxPool2d`` and ``max pooling`` mean ``max``. Operators precede readouts of the same name.
 
     Raises:
         ValueError: for an unknown name; the message suggests the nearest.
@@ -77,13 +77,13 @@ def entry_of(room: Room, name: str) -> Any:
 
 
 def gradient_of(name: str) -> str:
-    """Where the operator declares that gradient goes, in a sentence."""
+    """A sentence on where the gradient goes, as the operator declares it."""
     kind = getattr(entry_of("pool", name), "gradient", "")
     return f"{kind}: {KINDS[kind]}" if kind in KINDS else UNKNOWN
 
 
 def listing() -> str:
-    """All names by what their gradient is like, a few to begin with first."""
+    """All names by kind of gradient, preceded by a few for beginners."""
     groups = {"start with": list(FIRST)}
     for name in registry.names(*ROOMS["pool"]):
         groups.setdefault(gradient_of(name), []).append(name)
@@ -117,7 +117,7 @@ def options_text(room: Room, name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it is typed: ``null``, ``true``, ``2``, ``[2, 1]``."""
+    """A value as typed: ``null``, ``true``, ``2``, ``[2, 1]``."""
     return json.dumps(value) if isinstance(value, bool | tuple | None) else str(value)
 
 
@@ -125,7 +125,7 @@ def batch(texts: list[str]) -> Tensor:
     """Images (N, 1, H, W), float64, from texts such as ``1 2; 3 4``: rows end in semicolons.
 
     Raises:
-        ValueError: in one line, for what is no matrix of finite numbers, is too large, or differs in size.
+        ValueError: in one line, for text that is no matrix of finite numbers, too large, or of another size.
     """
     if len(texts) > MOST_IMAGES:
         raise ValueError(f"--values: at most {MOST_IMAGES} images, got {len(texts)}")

@@ -16,7 +16,7 @@ COLOURS = "tab10"
 
 
 def figure(example: Example) -> "Figure":
-    """A row per sample: input, output, upstream and input gradient; and what the batch makes of them."""
+    """One row per sample: input, output, upstream and input gradient; then the means over the batch."""
     from matplotlib.figure import Figure
 
     samples, foot = len(example.images), _foot(example)
@@ -37,12 +37,12 @@ def figure(example: Example) -> "Figure":
 
 
 def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
-    """The window of every output in a colour of its own, and a circle around the inputs it chose."""
+    """Outline the window of every output in its own colour, and circle the inputs it chose."""
     from matplotlib import colormaps
     from matplotlib.patches import Circle, Rectangle
 
     windows, derivatives, width = example.windows[n], example.derivatives[n], example.outputs.shape[-1]
-    # Further in for every window that overlaps one before it, so that borders that coincide are all seen.
+    # Inset each window that overlaps an earlier one, so that coinciding borders stay visible.
     step = 0.3 / max(len(windows), 6)
     for index, window in enumerate(windows):
         colour = colormaps[COLOURS](index % colormaps[COLOURS].N)
@@ -63,7 +63,7 @@ def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
 
 
 def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, high: float) -> None:
-    """A matrix with its numbers written in the cells."""
+    """Draw a matrix with its numbers in the cells."""
     image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     longest = max(len(number(value)) for value in values.flatten())
     size = "medium" if longest < 7 else "small"

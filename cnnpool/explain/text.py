@@ -5,9 +5,9 @@ from torch import Tensor
 from cnnpool.explain.example import SEED, Example, Phase, Tie
 
 WIDTH = 100
-"""Characters of a line of grids."""
+"""Most characters per line of grids."""
 FEW = 4
-"""Inputs of an output that fit into its line; of more the derivatives are shown as a grid."""
+"""Most inputs of an output that fit on its line; for more the derivatives are shown as a grid."""
 
 
 def text(example: Example) -> str:
@@ -32,7 +32,7 @@ def drawn() -> str:
 
 
 def tied(tie: Tie) -> str:
-    """The inputs that are equal, and those of them that get the gradient."""
+    """The equal inputs, and those of them that receive the gradient."""
     winners = f"rule {tie.rule}: {_places(tie.winners)}"
     return f"tie: {number(tie.value)} at {_places(tie.equals)}; {winners}"
 
@@ -145,7 +145,7 @@ def _mean_loss(example: Example) -> list[str]:
 
 
 def side_by_side(titles: list[str], grids: list[Tensor]) -> list[str]:
-    """Matrices next to each other, each under its title."""
+    """Matrices side by side, each under its title."""
     blocks = []
     for title, grid in zip(titles, grids, strict=True):
         cells = [[number(v) for v in row] for row in grid]

@@ -1,4 +1,4 @@
-"""Lightning's parts of a training. With ``cnnpool.lightning`` the only room that imports Lightning."""
+"""Lightning's parts of a training. Only this room and ``cnnpool.lightning`` import Lightning."""
 
 from cnnpool.fit.classifier import Classifier, DivergedError, Prediction
 from cnnpool.fit.datamodule import Images

@@ -1,4 +1,4 @@
-"""Callbacks that a run takes by name: the choices of ``conf/callback``."""
+"""Callbacks that a run selects by name: the choices of ``conf/callback``."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -22,14 +22,14 @@ def early_stopping(
     Args:
         monitor: the metric to watch, such as val/accuracy or val/loss.
         mode: max where more is better, min where less is.
-        patience: end after so many epochs without an improvement, >= 1.
+        patience: stop after this many epochs without an improvement, >= 1.
         min_delta: the least change that counts as an improvement, >= 0.
     """
     return EarlyStopping(monitor, mode=mode, patience=patience, min_delta=min_delta)
 
 
 def learning_rate_monitor(*, logging_interval: Literal["epoch", "step"] = "epoch") -> LearningRateMonitor:
-    """Lightning's LearningRateMonitor, which logs the rate of every group of layers.
+    """Lightning's LearningRateMonitor, which logs the learning rate of every group of layers.
 
     Args:
         logging_interval: epoch or step.
@@ -44,7 +44,7 @@ CALLBACKS: dict[str, Callable[..., Callback]] = {
 
 
 def build(chosen: Mapping[str, Mapping[str, Any]]) -> list[Callback]:
-    """The callbacks called so, with their options; installed packages add names by ``cnnpool.callbacks``.
+    """The callbacks of these names, with their options; packages add names by ``cnnpool.callbacks``.
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.

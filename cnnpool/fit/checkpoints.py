@@ -19,9 +19,9 @@ from cnnpool.system.signals import Signals, Stopped
 
 
 class SafeCheckpointIO(CheckpointIO):
-    """Saves and loads by ``cnnpool.run_folder.checkpoint``.
+    """Saves and loads through ``cnnpool.run_folder.checkpoint``.
 
-    Lightning's own goes through the temporary folder, which may be another file system, and torch.load does
+    Lightning's own uses the temporary folder, which may be another file system, and torch.load does
     not compare the archive's checksums.
     """
 
@@ -39,19 +39,19 @@ class SafeCheckpointIO(CheckpointIO):
 
 
 class Checkpoints(Checkpoint):
-    """``last.ckpt`` to go on from, ``previous.ckpt`` the one before it, ``best.ckpt`` for its weights.
+    """``last.ckpt`` to resume from, ``previous.ckpt`` before it, ``best.ckpt`` for its weights.
 
-    ``best.ckpt`` is written after epochs with the best validation accuracy so far. No file of weights that
-    are not finite is ever written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so
-    that a checkpoint holds what they decided, such as an early stop.
+    ``best.ckpt`` is written after epochs with the best validation accuracy so far. Weights that
+    are not finite are never written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so
+    that a checkpoint includes their decisions, such as an early stop.
 
-    Its state is what the run's closing record needs over a restart.
+    Its state is the part of the run's final record that must survive a restart.
 
     Args:
         out: the run's folder.
-        name: the run's own random one.
+        name: the run's own random name.
         record: of the run; None in all processes but the first.
-        signals: while training, a signal saves and stops at the end of the step or of the epoch.
+        signals: during training, a signal saves and stops at the end of the step or of the epoch.
     """
 
     def __init__(self, out: Path, name: str, record: Record | None, signals: Signals):
@@ -67,11 +67,11 @@ class Checkpoints(Checkpoint):
         self._steps = 0
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        # Lightning has just installed its own handler of SIGTERM.
+        # Lightning has just installed its own SIGTERM handler.
         self.signals.install()
         self.signals.patient = True
         self.training.processes = trainer.world_size
-        # A run that goes on within an epoch is told of no epoch's start.
+        # A run that resumes within an epoch gets no epoch start.
         self.training.start()
 
     def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
@@ -88,7 +88,7 @@ class Checkpoints(Checkpoint):
     ) -> None:
         assert isinstance(module, Classifier)
         self.images += len(batch[0]) * trainer.world_size
-        # The gradients of a part of a batch are not saved. The last step is saved with its epoch's end, after
+        # The gradients of a part of a batch are not saved. The last step is saved at its epoch's end, after
         # validation.
         stepped, self._steps = module.steps != self._steps, module.steps
         if not stepped or batch_idx + 1 >= trainer.num_training_batches or trainer.should_stop:
@@ -131,7 +131,7 @@ class Checkpoints(Checkpoint):
 
     @property
     def cost(self) -> dict[str, float | None]:
-        """Speed and time of the training so far, as results.json has them."""
+        """Speed and time of the training so far, as in results.json."""
         seconds = self.training.seconds
         return {
             "train_images_per_s": self.images / seconds if seconds else None,
@@ -149,7 +149,7 @@ class Checkpoints(Checkpoint):
     def _check(self, module: Classifier) -> None:
         if module.global_rank == 0:
             refuse_lost(self.out, self.name)
-        # One reduction over all tensors, since reading each would synchronise with a GPU.
+        # One reduction over all tensors: reading each would synchronise with a GPU.
         if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
             raise DivergedError(
                 f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "

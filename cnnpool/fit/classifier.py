@@ -1,4 +1,4 @@
-"""A network in training, as a LightningModule: loss, optimiser, rates, scores, prediction."""
+"""A network in training as a LightningModule: loss, optimiser, rates, scores, prediction."""
 
 import logging
 import math
@@ -40,17 +40,17 @@ class Prediction(NamedTuple):
 
 
 class Classifier(LightningModule):
-    """Images (N, C, H, W), normalised, to logits (N, classes), and how that is trained.
+    """Map normalised images (N, C, H, W) to logits (N, classes), and define how the network is trained.
 
-    Trained by any ``Trainer`` it does what ``cnnpool train`` does. All arguments but ``model`` are plain
-    names and numbers and stand in its checkpoints, so that ``load_from_checkpoint(path)`` needs nothing else.
+    With any ``Trainer`` it trains as ``cnnpool train`` does. All arguments but ``model`` are plain
+    names and numbers and are saved in its checkpoints, so ``load_from_checkpoint(path)`` needs nothing else.
 
     Args:
-        network: ``model``, ``stages`` and ``readout`` as a run records them; None where ``model`` is given.
+        network: ``model``, ``stages`` and ``readout`` as a run records them; None if ``model`` is given.
         data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images.
         fit: options of :class:`cnnpool.recipe.Recipe`.
         seed: with epoch, step and process it fixes every draw of stochastic operators and dropout.
-        model: the network itself, (N, C, H, W) to (N, classes); None to make it from ``network``.
+        model: the network itself, (N, C, H, W) to (N, classes); None to build it from ``network``.
 
     Raises:
         ValueError: if neither ``network`` nor ``model`` is given, or an option is out of range.
@@ -99,19 +99,19 @@ class Classifier(LightningModule):
         model: nn.Module | None = None,
         **unused: Any,
     ) -> Self:
-        """The classifier of a checkpoint, in evaluation mode.
+        """Load a classifier from a checkpoint, in evaluation mode.
 
-        The file's checksums are compared, and nothing in it is run as code.
+        The file's checksums are compared, and no code in it is executed.
 
         Args:
-            checkpoint_path: of a file that a training with this class wrote.
+            checkpoint_path: a file written by a training with this class.
             map_location: device of the weights.
-            model: the network, where it was given to the constructor.
-            unused: further arguments of Lightning's method, which change nothing here.
+            model: the network, if it was given to the constructor.
+            unused: further arguments of Lightning's method; ignored.
 
         Raises:
             DamagedError: if the file is missing, damaged, or not plain weights.
-            ValueError: if it is of an earlier version, or of a module of one's own and ``model`` is missing.
+            ValueError: if it is from an earlier version, or of a custom module and ``model`` is missing.
         """
         content = load(Path(checkpoint_path), map_location)
         if not isinstance(content, dict) or "hyper_parameters" not in content:
@@ -135,14 +135,14 @@ class Classifier(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for batch normalisations that keep their statistics."""
+        """Set training mode, except for batch normalisations that keep their statistics."""
         super().train(mode)
         for module in self.frozen:
             module.eval()
         return self
 
     def on_train_start(self) -> None:
-        # No Trainer calls it, and frozen statistics are frozen by it.
+        # No Trainer calls ``train``, which keeps frozen statistics frozen.
         self.train()
         # A checkpoint is loaded before the model is moved.
         self._sums = {split: sums.to(self.device) for split, sums in self._sums.items()}
@@ -151,9 +151,9 @@ class Classifier(LightningModule):
         self._begun = time.perf_counter()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Draws depend on the step (and process) alone, so a resumed run repeats them.
+        # Draws depend on the step and process alone, so a resumed run repeats them.
         seed = seed_of(self.seed, self.current_epoch, batch_idx, self.global_rank)
-        # torch.manual_seed also seeds backends that are not present, which takes half a millisecond a step.
+        # torch.manual_seed also seeds absent backends, which takes half a millisecond per step.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -162,7 +162,7 @@ class Classifier(LightningModule):
         images, labels = batch
         logits = self(images)
         if labels.is_floating_point():
-            # Shares of classes, which half precision would round.
+            # Shares of classes must not be rounded to half precision.
             logits = logits.to(labels.dtype)
         loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
         if loss.device.type == "cpu" and not loss.isfinite():
@@ -171,7 +171,7 @@ class Classifier(LightningModule):
         return loss
 
     def optimizer_step(self, epoch: int, batch_idx: int, *rest: Any, **more: Any) -> None:
-        # Called once a batch, after all of its parts: here a step is counted and recorded.
+        # Called once per batch, after all of its parts: count and record a step here.
         super().optimizer_step(epoch, batch_idx, *rest, **more)
         self.steps += 1
         step = self._sums.pop("step")
@@ -194,28 +194,28 @@ class Classifier(LightningModule):
         self._correct.append(self._evaluate("test", batch).argmax(1) == batch[1])
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
-        """Probabilities (N, classes) of images, or of the images of a batch (images, labels)."""
+        """Probabilities (N, classes) for images, or for the images of a batch (images, labels)."""
         images = batch[0] if isinstance(batch, list | tuple) else batch
         return self.forward(images).softmax(1)
 
     def on_validation_epoch_end(self) -> None:
-        # Where a training goes on after its validation, none may have run.
+        # A training that resumes after its validation may have run none.
         if "val" in self._sums:
             self.latest["val"], self._is_validated = self._take("val"), not self.trainer.sanity_checking
             values = {f"val/{key}": value for key, value in self.latest["val"].items()}
-            # In a training they are recorded with its own scores, at the end of the epoch.
+            # During training they are recorded with the other scores, at the end of the epoch.
             self.log_dict(values, logger=self.trainer.state.fn != TrainerFn.FITTING)
 
     def on_train_epoch_end(self) -> None:
         self.latest["train"] = self._take("train")
         epoch = self.current_epoch + 1
         new = {"train": self.latest["train"]}
-        # Not that of an epoch before, where a training validates now and then.
+        # Not the scores of an earlier epoch, if a training does not validate in every epoch.
         if self._is_validated:
             new["val"] = self.latest["val"]
         self._is_validated = False
         values = {f"{split}/{key}": v for split, score in new.items() for key, v in score.items()}
-        # For callbacks; the run's record has them below.
+        # For callbacks; they are recorded below.
         self.log_dict({key: v for key, v in values.items() if key.startswith("train/")}, logger=False)
         # train/loss is the loss of single steps; this is the mean of the epoch.
         values["epoch/train_loss"] = values.pop("train/loss")
@@ -228,7 +228,7 @@ class Classifier(LightningModule):
         self.log_dict({f"test/{key}": value for key, value in self.latest["test"].items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # A checkpoint within an epoch holds the sums of the steps that the epoch's record still needs.
+        # The sums of an interrupted epoch, which its record still needs.
         sums = self._sums.get("train", torch.zeros(3, dtype=torch.float64, device=self.device))
         checkpoint["cnnpool"] = {
             **self.header,
@@ -240,7 +240,7 @@ class Classifier(LightningModule):
         }
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Take over the weights and the scores of a run that has taken its last step."""
+        """Restore the weights and scores of a run that has taken its last step."""
         self.load_state_dict(checkpoint["state_dict"])
         self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
         self.latest = checkpoint["cnnpool"]["latest"]
@@ -253,13 +253,13 @@ class Classifier(LightningModule):
             self._sums["train"] = sums
 
     def predict(self, image: str | Path | Tensor) -> Prediction:
-        """The class of one image.
+        """Predict the class of one image.
 
         Args:
             image: a file, or values of 0 to 1, (C, H, W), not normalised.
 
         Raises:
-            ValueError: if the classifier does not know its images, or the image has other channels.
+            ValueError: if the classifier has no data description, or the image has other channels.
         """
         if self.data is None:
             raise ValueError("this classifier does not know how its images are normalised: give data=")
@@ -277,7 +277,7 @@ class Classifier(LightningModule):
     def _planned_steps(self) -> int:
         trainer, images = self.trainer, getattr(self.trainer, "datamodule", None)
         if isinstance(images, Images):
-            # Lightning's own count would set the loader up before its position is restored.
+            # Lightning's own count would set up the loader before its position is restored.
             epochs, limit = trainer.max_epochs or 1, trainer.limit_train_batches
             batches = images.batches_of_epoch
             batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
@@ -300,7 +300,7 @@ class Classifier(LightningModule):
         self._sums[split] = self._sums[split] + new if split in self._sums else new
 
     def _take(self, split: str) -> dict[str, float]:
-        """Mean loss and accuracy over the images summed up so far, over all devices; starts anew.
+        """Mean loss and accuracy over the images so far, over all devices; resets the sums.
 
         Raises:
             DivergedError: if the loss is not finite.
@@ -315,7 +315,7 @@ class Classifier(LightningModule):
         return {"loss": loss / count, "accuracy": correct / count}
 
     def _gathered(self) -> Tensor:
-        """Each of several processes has looked at every world-th image, from its rank on."""
+        """Interleave the results of several processes: each has every world-th image, from its rank on."""
         own = torch.cat(self._correct)
         self._correct.clear()
         world = self.trainer.world_size
@@ -331,7 +331,7 @@ class Classifier(LightningModule):
             logger.log_metrics({**values, "epoch": epoch}, self.steps)
 
     def _tell(self, epoch: int, scores: Mapping[str, Mapping[str, float]]) -> None:
-        """A row of the table of epochs, under its header in the first one."""
+        """Log a row of the table of epochs; the first time, also its header."""
         splits: list[str] = [split for split in ("train", "val") if split in self.latest]
         if splits != self._headed:
             self._headed = splits
@@ -340,7 +340,7 @@ class Classifier(LightningModule):
         log.info("%s", epochs_row(f"{epoch}/{self.trainer.max_epochs}", splits, scores, seconds))
 
     def _diverged(self, loss: float, batch_idx: int) -> DivergedError:
-        """The error for a loss that is not finite, with its step and remedies."""
+        """The error for a non-finite loss, with its step and remedies."""
         rate = self.recipe.learning_rate(self.steps, max(self.total_steps, self.steps + 1))
         return DivergedError(
             f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "
@@ -352,7 +352,7 @@ class Classifier(LightningModule):
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     """(summed loss, correct answers, images) as one float64 tensor on the device.
 
-    Of mixed images the class with the largest share counts as the correct one.
+    For mixed images the class with the largest share is the correct one.
     """
     labels = labels.argmax(1) if labels.ndim == 2 else labels
     correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
@@ -373,8 +373,8 @@ def _levels(model: nn.Module, recipe: Recipe, data: Mapping[str, Any] | None) ->
 
 
 def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
-    """The image as the network takes it: resized so that it covers the size, its centre, normalised."""
-    # Late: a training reads its images elsewhere.
+    """Resize the image to cover the network's size, crop its centre and normalise it."""
+    # Imported late: a training reads its images elsewhere.
     from PIL import Image
     from torchvision.transforms.v2 import functional as transforms
 

@@ -1,4 +1,4 @@
-"""The images of a data set as a LightningDataModule: loaders for each process, the position in an epoch."""
+"""The images of a data set as a LightningDataModule: loaders per process, the position in an epoch."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from cnnpool.data.loader import Batch, as_it_is
 
 
 class Images(LightningDataModule):
-    """Training, validation and test images in whole batches, with a position that checkpoints carry.
+    """Training, validation and test images in whole batches, with a position saved in checkpoints.
 
-    Every process of a training takes its share of each batch. Images that fit into a quarter of a GPU's free
+    Each process of a training takes its share of each batch. Images that fit into a quarter of a GPU's free
     memory are kept there.
 
     Args:
         dataset: the images.
-        accumulate: parts into which each batch is split, as ``fit.accumulate`` says, >= 1.
+        accumulate: parts into which each batch is split, as in ``fit.accumulate``, >= 1.
         channels_last: memory format of the images.
     """
 
@@ -32,7 +32,7 @@ class Images(LightningDataModule):
 
     @property
     def batches_of_epoch(self) -> int:
-        """Batches, or parts of them, that each process takes in an epoch."""
+        """Number of batches, or parts of them, per process and epoch."""
         return len(self._train_loader())
 
     def train_dataloader(self) -> Loader:
@@ -50,9 +50,9 @@ class Images(LightningDataModule):
         return self._plain(self.dataset.test)
 
     def predict_dataloader(self) -> DataLoader[Batch]:
-        """The test images: predictions stand in the order of ``dataset.test``."""
+        """The test images; predictions are in the order of ``dataset.test``."""
         loader = self.test_dataloader()
-        # For predictions Lightning makes every loader again, as only torch's own can be made.
+        # For predictions Lightning recreates every loader, and supports only torch's own class.
         settings: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
         return DataLoader(loader.dataset, collate_fn=as_it_is, **settings)
 

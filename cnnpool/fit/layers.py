@@ -1,4 +1,4 @@
-"""The layers of a network in groups that are trained at rates of their own, or not at all."""
+"""Groups of a network's layers with their own learning rates, or frozen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Level:
     """The layers that work at one resolution.
 
     Args:
-        modules: those that have parameters or statistics of their own.
+        modules: the modules with parameters or statistics of their own.
         scale: their learning rate, in multiples of the recipe's.
         trained: whether they are trained.
     """
@@ -29,18 +29,18 @@ class Level:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """That are trained."""
+        """The trained parameters."""
         own = [p for module in self.modules for p in module.parameters(recurse=False)]
         return [p for p in dict.fromkeys(own) if p.requires_grad]
 
 
 def levels(model: Cnn, example: Tensor) -> list[Level]:
-    """The layers of ``model`` by the resolution they work at, the image's first; the last layer is a level.
+    """The layers of ``model`` by their resolution, the image's first; the last layer is a separate level.
 
     A new level begins with the first stage that makes a map smaller than all before.
 
     Args:
-        model: run in evaluation mode, and left as it was.
+        model: run in evaluation mode and left unchanged.
         example: images, (N, C, H, W).
     """
     found: list[Level] = [Level()]
@@ -69,13 +69,13 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
     *body, head = called
     for module in body:
         found[called[module]].modules.append(module)
-    # Parameters of modules that are not called, but read by those that contain them.
+    # Parameters of modules that are not called, but read by their parents.
     found[0].modules += [owner for owner in owners if owner not in called]
     return [*found, Level([head])]
 
 
 def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
-    """The levels of ``model`` with the rates that ``recipe`` gives them; layers that it freezes are frozen.
+    """The levels of ``model`` with the learning rates of ``recipe``; freezes layers as it says.
 
     Raises:
         ValueError: if no layer would be trained.
@@ -100,7 +100,7 @@ def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
 
 
 def is_uniform(recipe: Recipe) -> bool:
-    """Whether all layers are trained alike."""
+    """Whether all layers are trained in the same way."""
     rates = recipe.head_rate == recipe.layer_decay == 1
     return rates and not recipe.freeze and not recipe.freeze_norm
 

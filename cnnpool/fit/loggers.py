@@ -1,4 +1,4 @@
-"""A run's numbers and pictures in Lightning's loggers of services and tables, beside the run's record."""
+"""A run's numbers and pictures in Lightning's loggers for services and tables, beside the run's record."""
 
 import json
 import logging
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 
 class Guarded(Logger):
-    """One of Lightning's loggers; when it fails, a warning says so and the run goes on without it.
+    """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it.
 
     Args:
-        name: the user's name for it.
-        logger: Lightning's.
+        name: its name for the user.
+        logger: Lightning's logger.
     """
 
     def __init__(self, name: str, logger: Logger):
@@ -46,12 +46,12 @@ class Guarded(Logger):
 
     @property
     def experiment(self) -> Any:
-        """The logger's own; None once it has failed."""
+        """The experiment of the logger; None once it has failed."""
         return getattr(self.logger, "experiment", None)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        # In MLflow's store of files, one number cannot be called epoch and another epoch/train_loss.
+        # MLflow's file store does not allow both epoch and epoch/train_loss as names.
         left_out = ("epoch",) if isinstance(self.logger, MLFlowLogger) else ()
         values = {tag: v for tag, v in metrics.items() if v is not None and tag not in left_out}
         self._try(lambda logger: logger.log_metrics(values, step))
@@ -61,18 +61,18 @@ class Guarded(Logger):
         self._try(lambda logger: logger.log_hyperparams(dict(params)))
 
     def replay(self, records: Iterable[Mapping[str, float]]) -> None:
-        """Log what a run that goes on has logged before, where the logger has forgotten it."""
+        """Log again the earlier records of a resumed run, if the logger has lost them."""
         if isinstance(self.logger, CSVLogger):
             for record in records:
                 values = {tag: value for tag, value in record.items() if tag != "step"}
                 self.log_metrics(values, int(record["step"]))
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
-        """Log a picture, if the logger takes pictures."""
+        """Log a picture, if the logger supports pictures."""
         self._try(lambda logger: log_figure(logger, tag, figure, step or 0))
 
     def close(self, status: str) -> None:
-        """End the logger's own run: ``success``, or ``failed``, where it may go on later."""
+        """End the logger's run: ``success``, or ``failed``, after which it may resume."""
         self._try(lambda logger: _close(logger, status))
         self.logger = None
 
@@ -81,7 +81,7 @@ class Guarded(Logger):
             return
         try:
             action(self.logger)
-        # A server may fail in any way, and a long training is not to fail with it.
+        # A server may fail in any way, which must not end a long training.
         except Exception as error:
             reason = str(error).partition("\n")[0]
             log.warning(
@@ -92,7 +92,7 @@ class Guarded(Logger):
 
 @contextmanager
 def logging_to(asked: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
-    """The logger beside TensorBoard, if ``asked`` is one; it goes on where ``run`` does, and is closed.
+    """The logger beside TensorBoard, if ``asked`` is one; it resumes if ``run`` does, and is closed.
 
     Raises:
         ValueError: if it cannot be opened.
@@ -126,7 +126,7 @@ def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
 
 
 def _csv(out: Path) -> CSVLogger:
-    # Written anew, from ``replay``: Lightning's logger does not append.
+    # Rewritten through ``replay``: Lightning's logger does not append.
     shutil.rmtree(out / "csv", ignore_errors=True)
     return CSVLogger(out, name="csv", version="")
 
@@ -140,10 +140,10 @@ def _wandb(run: Run, project: str) -> WandbLogger:
         resume="allow",
         project=project,
         group=run.choice,
-        # Our output stays on our terminal, and it says little.
+        # Keep our output on our terminal, and W&B quiet.
         settings={"console": "off", "quiet": True},
     )
-    # Only now does it look for the server.
+    # The server is first contacted here.
     _ = logger.experiment
     _remember(run.out, "wandb", key)
     return logger
@@ -159,12 +159,12 @@ def _mlflow(run: Run, experiment: str) -> MLFlowLogger:
 def _close(logger: Logger, status: str) -> None:
     logger.finalize(status)
     if isinstance(logger, WandbLogger):
-        # The next run of this process would go on in this one.
+        # Otherwise the next run of this process would continue this one.
         logger.experiment.finish(exit_code=0 if status == "success" else 1)
 
 
 def _remembered(out: Path, name: str) -> str | None:
-    """The name by which a service knows the run already."""
+    """The name under which a service already knows the run."""
     with suppress(OSError, ValueError, AttributeError):
         found = json.loads((out / layout.LOGGED).read_text()).get(name)
         return found if isinstance(found, str) else None

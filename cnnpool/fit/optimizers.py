@@ -1,4 +1,4 @@
-"""The optimiser of a recipe: torch's own AdamW and SGD, and Muon for the weights of convolutions."""
+"""The optimiser of a recipe: torch's AdamW and SGD, and Muon for convolution weights."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from cnnpool.fit.orthogonal import orthogonal
 from cnnpool.recipe import Recipe
 
 BETAS, EPS = (0.9, 0.999), 1e-8
-"""Of AdamW, as torch has them."""
+"""AdamW's betas and epsilon, torch's defaults."""
 MOMENTUM = 0.6
 
 
@@ -23,26 +23,26 @@ class Muon(Optimizer):
     """Orthogonal steps for the weights of convolutions (Jordan 2024), AdamW for all other parameters.
 
     The gradient with Nesterov momentum 0.6 is made nearly orthogonal, as a matrix of outputs by inputs, in
-    three Newton-Schulz steps, and scaled so that AdamW's rates suit it (Liu 2025, arXiv:2502.16982). Torch's
-    own ``Muon`` takes matrices only, rounds them to half precision and takes longer.
+    three Newton-Schulz steps, and scaled so that AdamW's rates suit it (Liu 2025, arXiv:2502.16982). torch's
+    ``Muon`` accepts only matrices, rounds them to half precision and is slower.
 
     Args:
-        params: parameters, or groups of them as every optimiser of torch takes them; a parameter of four
+        params: parameters, or groups of them as for any torch optimiser; a parameter of four
             axes is the weight of a convolution, (O, I, kH, kW).
         lr: learning rate.
-        weight_decay: decoupled, as AdamW's.
+        weight_decay: decoupled, as in AdamW.
 
     Raises:
         ValueError: if ``params`` is empty.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, weight_decay: float = 0.0):
-        # torch keeps the step counts on their parameters' device if it finds "fused" in a group.
+        # torch keeps step counts on the parameters' device if a group contains "fused".
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "fused": True})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step along the gradients; a parameter without one stays as it is."""
+        """Take one step along the gradients; parameters without a gradient are unchanged."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -101,7 +101,7 @@ def _gradients(params: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _matrix(t: Tensor, like: Tensor) -> Tensor:
-    """(O, I, kH, kW) as (O, the rest) in an order that makes a view of ``like``."""
+    """(O, I, kH, kW) as (O, the rest), in the order of axes that gives a view of ``like``."""
     return t.flatten(1) if like.is_contiguous() else t.permute(0, 2, 3, 1).flatten(1)
 
 
@@ -113,12 +113,12 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 
 
 def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[Level] = ()) -> Optimizer:
-    """The optimiser of ``recipe``, with weight decay on weights of two or more axes only.
+    """The optimiser of ``recipe``, with weight decay only on weights of two or more axes.
 
     Args:
-        recipe: how to train.
-        parameters: all of the network; those that need no gradient are left out.
-        levels: groups of them with rates of their own; none where all are alike.
+        recipe: the training recipe.
+        parameters: all parameters of the network; those without gradients are left out.
+        levels: groups with their own learning rates; empty if all are alike.
     """
     parts = [(level.parameters, level.scale) for level in levels]
     groups = []

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# x -> A x + B x^3 + C x^5, what a step does to each singular value (Jordan 2024, the Muon optimiser).
+# x -> A x + B x^3 + C x^5, the effect of a step on each singular value (Jordan 2024, the Muon optimiser).
 A, B, C = 3.4445, -4.775, 2.0315
 SMALLEST = 1e-7
 
 
 def orthogonal(matrices: Sequence[Tensor], steps: int = 3) -> list[Tensor]:
-    """Each matrix with its singular values, over its Frobenius norm, brought near 1.
+    """Each matrix with its singular values, divided by its Frobenius norm, brought near 1.
 
-    A step takes X to (A + B G + C G^2) X with G = X X', so all of them together take it to Q X, where Q
-    depends on the first G alone. That costs two products with X in all, not three a step, and the rest are
-    of small squares, those of equal size at once.
+    A step takes X to (A + B G + C G^2) X with G = X X', so all steps together give Q X, where Q
+    depends on the first G alone. That takes two products with X in all instead of three per step; the others
+    are of small square matrices, batched by size.
 
     Args:
         matrices: of any shapes, float32 or float64; a norm below 1e-7 counts as 1e-7.
@@ -40,7 +40,7 @@ def orthogonal(matrices: Sequence[Tensor], steps: int = 3) -> list[Tensor]:
 
 
 def _polynomial(gram: Tensor, steps: int) -> Tensor:
-    """The product of (A + B G + C G^2) over ``steps``, where G is what each leaves of ``gram``."""
+    """The product of (A + B G + C G^2) over ``steps``, where each step updates G, first ``gram``."""
     rest = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
     product = rest.clone()
     product.diagonal(dim1=1, dim2=2).add_(A)

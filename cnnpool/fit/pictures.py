@@ -1,6 +1,6 @@
-"""Pictures of a finished run: those that loggers show, with fixed colour limits, and that of the report.
+"""Pictures of a finished run: for loggers, with fixed colour limits, and for the report.
 
-Their tags sort behind those of the scalars that matter: test/, train/, val/.
+Their tags sort after those of the main scalars: test/, train/, val/.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ MAPPED = 128
 SHOWN = 8
 ROUTED = 4
 LARGEST = 128
-"""Pixels of the longer side of a picture in the report, beyond which it is no clearer."""
+"""Longest side of a picture in the report, in pixels; larger pictures are no clearer."""
 
 
 def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results: Results) -> None:
@@ -50,7 +50,7 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
         for logger in loggers:
             if isinstance(logger, Record):
                 logger.experiment.add_histogram(f"gradient/at_input/{stage}", gradient, step)
-    # Each stage is a backward pass of its own: hundreds of large images take minutes.
+    # Each stage takes a separate backward pass: hundreds of large images take minutes.
     mapped = images[: min(MAPPED, at_once(images, kept=True))]
     fields = {
         stage: (field / field.max().clamp_min(1e-300)).tolist()
@@ -67,7 +67,7 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
 
 
 def routing_of(model: Cnn, batch: Batch) -> Routing:
-    """The first images of ``batch``, each in its own range, and the shares of channels with gradient."""
+    """The first images of ``batch``, each scaled to its range, and the shares of channels with gradient."""
     images, labels, *_ = batch.first(ROUTED)
     taps = stage_gradients(model, model.stages, images, labels)
     shares = {stage: (tap.gradient != 0).double().mean(1, keepdim=True) for stage, tap in taps.items()}
@@ -81,7 +81,7 @@ def routing_of(model: Cnn, batch: Batch) -> Routing:
 
 
 def _reduced(maps: Tensor) -> Tensor:
-    """``maps`` (N, C, H, W), averaged down until no side is longer than ``LARGEST``."""
+    """``maps`` (N, C, H, W), averaged down until no side exceeds ``LARGEST``."""
     longest = max(maps.shape[-2:])
     if longest <= LARGEST:
         return maps

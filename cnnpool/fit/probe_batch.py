@@ -1,4 +1,4 @@
-"""The images that probes look at, and the callbacks that read them during training."""
+"""The probe images, and the callbacks that run probes on them during training."""
 
 from collections.abc import Iterable
 
@@ -14,25 +14,25 @@ from cnnpool.probe.base import ends_of
 
 SAMPLES = 2048
 LARGEST = 320 << 20
-"""Bytes of the images as floats: at 224 pixels more than the 512 images that probes ask for by default."""
+"""Bytes of the images as floats: at 224 pixels more than the default 512 images of probes."""
 
 
 def looked_at(probes: Iterable[Probe]) -> int:
-    """The most images that one of ``probes`` looks at, by its options that count them; at least one.
+    """The most images that any of ``probes`` uses, from its options that count images; at least one.
 
-    A probe without such an option may look at all.
+    A probe without such an option may use all images.
     """
     counts = [[v for key, v in vars(each).items() if key.endswith("samples")] for each in probes]
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 
 
 def measuring(run: Run) -> list[ProbeCallback]:
-    """The probes read while ``run`` trains, on validation images or, without any, on training images."""
+    """The probes that run while ``run`` trains, on validation images or, without any, on training images."""
     probes = [probe for probe in run.probes.values() if probe.every_epochs]
     if not probes:
         return []
     split = run.dataset.val if len(run.dataset.val) else run.dataset.train
-    # Large images take much memory, and probes at the end have theirs.
+    # Large images take much memory, and probes at the end use other images.
     batch, net = sample(run.dataset, split, looked_at(probes)), run.network
     return [
         ProbeCallback(
@@ -49,12 +49,12 @@ def measuring(run: Run) -> list[ProbeCallback]:
 def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
     """Up to ``most`` normalised images of ``split`` and their labels, the same in every run.
 
-    Stratified by class and mixed, so that any first n of them stand for all.
+    Stratified by class and shuffled, so the first n of them are representative for any n.
     """
     channels, (height, width) = dataset.in_channels, dataset.size
     count = max(1, min(most, SAMPLES, LARGEST // (4 * channels * height * width)))
     chosen = split.take(stratified(split.labels, seed=0)[:count])
-    # In parts, since all at once would take their memory three times.
+    # In parts: all at once would take three times their memory.
     parts = dataset.plain_loader(chosen, batch_size=min(64, len(chosen)))
     images = torch.empty(len(chosen), channels, height, width).contiguous(memory_format=torch.channels_last)
     done = 0

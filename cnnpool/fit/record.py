@@ -1,4 +1,4 @@
-"""The record of a run as a Lightning ``Logger``: metrics.jsonl for reports, events for TensorBoard."""
+"""The record of a run as a Lightning ``Logger``: metrics.jsonl for reports, event files for TensorBoard."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,16 +27,16 @@ EVENTS = "events.out.tfevents.*"
 class Record(Logger):
     """Scalars of one run: all appended to ``metrics.jsonl``, those with a chart to TensorBoard's event file.
 
-    Lightning's TensorBoardLogger cannot: after an interruption it repeats steps, or loses them.
+    Lightning's TensorBoardLogger repeats or loses steps after an interruption.
 
-    A run that goes on makes its event file anew from the lines of ``metrics.jsonl`` that it keeps, so that
-    each number stands in it once and in order, wherever the run was stopped and however the clock was set.
+    A resumed run rewrites its event file from the lines of ``metrics.jsonl`` that it keeps, so each number
+    occurs in it once and in order, wherever the run was stopped and however the clock was set.
 
     Args:
-        folder: of the run.
-        kept_bytes: of ``metrics.jsonl`` up to the checkpoint to go on from; what a stopped run wrote later is
+        folder: folder of the run.
+        kept_bytes: length of ``metrics.jsonl`` up to the checkpoint to resume from; later lines are
             dropped.
-        quantities: of which TensorBoard shows the definitions beside the charts.
+        quantities: quantities whose definitions TensorBoard shows beside the charts.
 
     Raises:
         DamagedError: if the file is shorter than that.
@@ -54,7 +54,7 @@ class Record(Logger):
         self.epoch = 0
         old = list(folder.glob(EVENTS))
         self.board = SummaryWriter(folder, max_queue=1000)
-        # The writer's own methods take no description of a scalar.
+        # The writer's own methods do not support descriptions of scalars.
         self.events: Any = self.board.file_writer
         self.quantities = quantities
         self.charts: dict[str, list[str]] = {}
@@ -94,7 +94,7 @@ class Record(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float | None], step: int | None = None) -> None:
-        """Append one line; ``epoch`` among the values says which, and a value of null is left out."""
+        """Append one line; ``epoch`` among the values gives the epoch, and null values are left out."""
         measured = {tag: float(value) for tag, value in metrics.items() if value is not None}
         self.epoch = int(measured.pop("epoch", self.epoch))
         self.metrics.append(step or 0, self.epoch, measured)
@@ -103,7 +103,7 @@ class Record(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: Any, *rest: Any, **more: Any) -> None:
-        """Nothing: settings are written with the results, as a row that compares runs."""
+        """Do nothing: settings are written with the results, as a row that compares runs."""
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
         """Show one picture."""
@@ -118,7 +118,7 @@ class Record(Logger):
     def finish(self, results: Results) -> None:
         """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
         self._layout()
-        # No seed: a row is a mean over seeds, and a fifth column would push the accuracy out of 1,400 pixels.
+        # No seed: a row averages over seeds, and a fifth column would push the accuracy beyond 1,400 pixels.
         settings = {room: getattr(results, room)["name"] for room in NAMED}
         where, _, choice = results.choice.rpartition("/")
         headline = headlines(results.measured, results.quantities)
@@ -130,7 +130,7 @@ class Record(Logger):
         self.board.add_text("results", _listed(headline), results.steps)
 
     def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
-        # Never back, also where the clock was set back.
+        # Never decrease, even if the clock was set back.
         self.latest = max(self.latest, wall_time)
         if tag not in self.charts:
             one = next((q for q in self.quantities if q.has_tag(tag)), None)
@@ -168,7 +168,7 @@ class Record(Logger):
 
 
 def _listed(content: Mapping[str, Any]) -> str:
-    """Markdown's list, not its table: TensorBoard breaks the words in a narrow first column."""
+    """A Markdown list, not a table: TensorBoard breaks words in a narrow first column."""
     rows = {
         key: ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
         for key, value in content.items()
@@ -177,13 +177,13 @@ def _listed(content: Mapping[str, Any]) -> str:
 
 
 def wall_times(files: Iterable[Path]) -> dict[tuple[str, int], float]:
-    """(tag, step) -> seconds since 1970 at which the scalar was written, the first time if there are several.
+    """(tag, step) -> time in seconds since 1970 at which the scalar was first written.
 
-    A file is read as far as it is whole.
+    Reads a file up to its first incomplete record.
     """
     found: dict[tuple[str, int], float] = {}
     for path in sorted(files):
-        # The other loader turns scalars into tensors.
+        # The other loader converts scalars to tensors.
         loader: Any = event_file_loader.LegacyEventFileLoader(str(path))
         for event in loader.Load():
             for value in event.summary.value:

@@ -1,4 +1,4 @@
-"""The end of a run: its score on the test images, its probes, its record, results.json."""
+"""The end of a run: test score, probes, record, results.json."""
 
 import dataclasses
 import logging
@@ -35,17 +35,17 @@ Sections = dict[str, dict[str, Any]]
 
 def test(run: Run, trainer: Trainer) -> None:
     """Score the trained network on the test images."""
-    # Lightning would record them at a step of its own count.
+    # Lightning would log them at its own step count.
     trainer.loggers = []
     trainer.test(run.classifier, datamodule=run.images, verbose=False)
 
 
 def measure(run: Run, device: torch.device) -> tuple[Sections, Batch]:
-    """The result of every probe on test images, by its section, and the images that they looked at."""
-    # Memory that training on large images has freed would lie beside that of the probes.
+    """The result of every probe on test images, by section, and the images used."""
+    # Otherwise memory freed by training on large images would add to that of the probes.
     release_memory(garbage=False)
     batch = sample(run.dataset, run.dataset.test)
-    # Lightning has taken it back to the CPU.
+    # Lightning has moved it back to the CPU.
     net = run.network.to(device)
     sections = {}
     if run.probes:
@@ -61,16 +61,16 @@ def measure(run: Run, device: torch.device) -> tuple[Sections, Batch]:
 def conclude(
     run: Run, trainer: Trainer, saving: Checkpoints, record: Record, others: Sequence[Guarded]
 ) -> Results:
-    """Measure the trained model and write the end of ``run`` into its folder, results.json last.
+    """Measure the trained model and write the final files of ``run`` to its folder, results.json last.
 
     Raises:
-        LostError: if somebody else has deleted any of what the run left before.
+        LostError: if earlier files of the run have been deleted.
     """
     measured, batch = measure(run, trainer.strategy.root_device)
     measured["cost"] = measured.get("cost", {}) | saving.cost
     results = _results(run, trainer, measured)
     assert results.steps is not None and results.epochs is not None
-    # Probes read at the end of the last epoch have a value there already, on the validation images.
+    # Probes read at the end of the last epoch already have a value there, on the validation images.
     read = {p.section for p in run.probes.values() if p.every_epochs and not results.epochs % p.every_epochs}
     values = {section: numbers for section, numbers in results.measured.items() if section not in read}
     values = {section: numbers for section, numbers in values.items() if section not in ("train", "val")}
@@ -109,7 +109,7 @@ def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
     assert net.correct is not None
     sections: Sections = {**net.latest, **measured}
     if run.dataset.source.by_class:
-        # The first images alone are looked at where ``trainer.limit_test_batches`` says so.
+        # With ``trainer.limit_test_batches`` only the first images are tested.
         labels = run.dataset.test.labels[: len(net.correct)]
         sections["test"] |= by_class(net.correct, labels, run.dataset.classes)
     described = {name: getattr(run, name) for name in ("run", "choice", "pool", "readout", "model", "data")}
@@ -134,5 +134,5 @@ def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
 
 
 def images_of(dataset: Dataset) -> dict[str, Any]:
-    """The classes, how many images of each there were in every split, and the files left out."""
+    """The classes, the images per class in every split, and the files left out."""
     return {"classes": list(dataset.classes), **dataset.counts, "skipped": dict(dataset.skipped)}

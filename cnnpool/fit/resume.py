@@ -1,4 +1,4 @@
-"""Resumption of a stopped run from its newest intact checkpoint."""
+"""Resume a stopped run from its newest intact checkpoint."""
 
 import logging
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 
 def resume(run: Run) -> Checkpoint | None:
-    """The checkpoint that ``run`` goes on from; None where it has none and begins.
+    """The checkpoint from which ``run`` resumes; None if there is none and it starts anew.
 
     Raises:
-        DamagedError: if there are checkpoints, and none can be used.
-        ValueError: if it is of a run with other settings or another architecture: what differs, old -> new.
+        DamagedError: if there are checkpoints, but none is usable.
+        ValueError: if its run has other settings or another architecture: the differences, old -> new.
     """
     found = latest(run.out / CHECKPOINTS)
     if found is None:

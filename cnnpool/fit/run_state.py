@@ -1,4 +1,4 @@
-"""A run from its settings to its results: one object that every part of a training is handed."""
+"""A run from its settings to its results: one object that all parts of a training share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,22 +17,22 @@ from cnnpool.recipe import Recipe
 
 @dataclass(kw_only=True)
 class Run:
-    """A training that is ready to begin or to go on.
+    """A training that is ready to start or to resume.
 
     Args:
         out: the run's folder.
         run: the run's name, its folder below the output root.
-        mark: the random one of its folder, in the first process; empty in others.
+        mark: the random name of its folder, in the first process; empty in others.
         recipe: how to train.
         seed: of weights, order and augmentation.
         dataset: all images.
-        images: their loaders.
+        images: loaders of the images.
         classifier: the network and its training.
         probes: by name.
-        pool, readout, model, data: the chosen names with their options, as results.json repeats them.
+        pool, readout, model, data: the chosen names with their options, as recorded in results.json.
         stages: the operator of every stage with its options.
         overrides: the command line.
-        asked: all settings that decide the result, by which a later call knows the run again.
+        asked: all settings that determine the result, by which a later call recognises the run.
     """
 
     out: Path
@@ -54,17 +54,17 @@ class Run:
 
     @property
     def choice(self) -> str:
-        """The part of the name that all seeds of a choice share."""
+        """The part of the name shared by all seeds of a choice."""
         return str(Path(self.run).parent)
 
     @property
     def network(self) -> Cnn:
-        """Images to logits, with its stages."""
+        """The network from images to logits, with its stages."""
         net = self.classifier.model
         assert isinstance(net, Cnn)
         return net
 
     @property
     def quantities(self) -> list[Quantity]:
-        """Every number that the run reports."""
+        """All quantities that the run reports."""
         return listed(declared(self.probes.values()), self.dataset)

@@ -1,4 +1,4 @@
-"""Scores in words: of every epoch, on each class, and a warning of one that is no better than chance."""
+"""Scores as text: per epoch and per class, and a warning about accuracies no better than chance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cnnpool.run_folder.results import at_chance
 from cnnpool.tables import printable
 
 LISTED = 20
-"""Classes up to which a report has a column for each."""
+"""Most classes for which a report has a column each."""
 
 
 def epochs_header(splits: Sequence[str]) -> str:
@@ -25,7 +25,7 @@ def epochs_header(splits: Sequence[str]) -> str:
 def epochs_row(
     epoch: str, splits: Sequence[str], scores: Mapping[str, Mapping[str, float]], seconds: float
 ) -> str:
-    """One line below it, with blanks for splits that this epoch did not read."""
+    """A row of that table, with blanks for splits that this epoch did not evaluate."""
     cells = "".join(
         f"   {scores[split]['loss']:>10.4f}   {100 * scores[split]['accuracy']:>12.2f} %"
         if split in scores
@@ -36,7 +36,7 @@ def epochs_row(
 
 
 def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """Accuracy on each class that has images, and their mean.
+    """Accuracy on each class that has images, and the mean over these classes.
 
     Args:
         correct: (N,) booleans, which images were classified correctly.
@@ -44,7 +44,7 @@ def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[st
         classes: their names.
 
     Returns:
-        ``balanced_accuracy``, 0..1, and ``class_accuracy`` by the names that ``keys`` gives the classes.
+        ``balanced_accuracy``, 0..1, and ``class_accuracy`` by the class names from ``keys``.
     """
     images = labels.bincount(minlength=len(classes)).tolist()
     right = labels[correct].bincount(minlength=len(classes)).tolist()
@@ -53,7 +53,7 @@ def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[st
 
 
 def keys(classes: Sequence[str]) -> list[str]:
-    """The classes' names as parts of a dotted key and of a tag, no two alike."""
+    """The classes' names as parts of a dotted key and of a tag, all distinct."""
     found: dict[str, None] = {}
     for name in classes:
         key = base = printable(name).replace(".", "_").replace("/", "_")
@@ -65,13 +65,13 @@ def keys(classes: Sequence[str]) -> list[str]:
 
 
 def listed(quantities: Sequence[Quantity], dataset: Dataset) -> list[Quantity]:
-    """``quantities`` with the columns of single classes left out of reports where there are too many."""
+    """``quantities`` without the columns of single classes if there are too many for reports."""
     many = dataset.num_classes > LISTED
     return [replace(one, shown="file") if many and one.key == BY_CLASS[1].key else one for one in quantities]
 
 
 def sentence(test: dict[str, Any]) -> str:
-    """The balanced accuracy, and the classes with the lowest and the highest."""
+    """The balanced accuracy, and the classes with the lowest and the highest accuracy."""
     shares = test["class_accuracy"]
     low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     return (
@@ -81,14 +81,14 @@ def sentence(test: dict[str, Any]) -> str:
 
 
 def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
-    """The warning about an accuracy that always naming the commonest class would have reached; else nothing.
+    """A warning if always predicting the commonest class would reach this accuracy.
 
     Args:
         accuracy: share of the test images classified correctly, 0..1.
         counts: test images of each class.
 
     Returns:
-        A sentence where the accuracy is ``at_chance``; empty elsewhere.
+        A sentence if the accuracy is ``at_chance``, else an empty string.
     """
     if not at_chance(accuracy, counts):
         return ""

@@ -1,4 +1,4 @@
-"""Lightning's Trainer for a run: its own records and checkpoints, the cluster told, and silence."""
+"""Lightning's Trainer for a run: the run's own records and checkpoints, an explicit cluster, no messages."""
 
 import logging
 import os
@@ -37,10 +37,10 @@ def build_trainer(
     callbacks: Sequence[Callback],
     loggers: Sequence[Logger],
 ) -> Trainer:
-    """Lightning's Trainer as ``recipe`` says, with further ``flags``.
+    """Lightning's Trainer for ``recipe``, with further ``flags``.
 
     Raises:
-        ValueError: if Lightning refuses a flag, or other processes were started than it trains on.
+        ValueError: if Lightning refuses a flag, or the started processes do not match its devices.
     """
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
     shown: list[Callback] = [VanishingBar(refresh_rate=50)] if bar else []
@@ -59,7 +59,7 @@ def build_trainer(
         "max_epochs": recipe.epochs,
         "accumulate_grad_batches": recipe.accumulate,
         "logger": list(loggers) or False,
-        # For callbacks that log by steps; a run's own losses have their own interval.
+        # For callbacks that log by steps; a run's own losses use their own interval.
         "log_every_n_steps": 10 if recipe.log_every_steps == "auto" else recipe.log_every_steps,
         "enable_checkpointing": True,
         "enable_model_summary": False,
@@ -78,12 +78,12 @@ def build_trainer(
 
 
 def cluster(devices: int, nodes: int) -> ClusterEnvironment:
-    """Processes that torchrun or srun has started, else those that Lightning or this program starts.
+    """Processes started by torchrun or srun, else those that Lightning or this program starts.
 
-    Never left to Lightning to find out, which takes an interactive shell on a cluster for a job.
+    Lightning must not detect them itself: it takes an interactive shell on a cluster for a job.
 
     Raises:
-        ValueError: if they are not one for each of ``devices`` on each of ``nodes``.
+        ValueError: unless there is one process for each of ``devices`` on each of ``nodes``.
     """
     if TorchElasticEnvironment.detect():
         started: ClusterEnvironment = TorchElasticEnvironment()
@@ -101,7 +101,7 @@ def cluster(devices: int, nodes: int) -> ClusterEnvironment:
 
 
 class VanishingBar(TQDMProgressBar):
-    """Lightning's bar, wiped at its end: the rows of the epochs stay."""
+    """Lightning's bar, erased at its end so that only the rows of the epochs remain."""
 
     def init_train_tqdm(self) -> Tqdm:
         bar = super().init_train_tqdm()
@@ -115,7 +115,7 @@ class VanishingBar(TQDMProgressBar):
 
 
 class LongEpochs(Callback):
-    """A line now and then within an epoch that takes long, in a log; a terminal shows a bar instead."""
+    """Logs occasional lines within a long epoch; a terminal shows a bar instead."""
 
     def __init__(self) -> None:
         self._spoken = time.monotonic()
@@ -136,55 +136,55 @@ class LongEpochs(Callback):
 
 
 def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
-    """Refuse, allow or warn of operations that do not repeat bit for bit (see ``Recipe``)."""
+    """Refuse, allow or warn about operations that do not repeat bit for bit (see ``Recipe``)."""
     if asked == "auto":
         asked = True if on_cpu else "warn"
     torch.use_deterministic_algorithms(bool(asked), warn_only=asked == "warn")
-    # Nothing here reads what it has not written, so there is no need to fill all new memory with NaN first.
+    # Uninitialised memory is never read here, so filling it with NaN is unnecessary.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if on_cpu:
         return
     # cuDNN computes float32 convolutions in TF32 unless this is off.
     torch.backends.cudnn.allow_tf32 = False
-    # The fastest of cuDNN's ways differs from run to run, and with it the last bits.
+    # cuDNN's fastest algorithm differs from run to run, and with it the last bits.
     torch.backends.cudnn.benchmark = not asked
     if asked:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def precision_of(recipe: Recipe) -> Precision:
-    """The precision of a recipe; ``auto`` is the fastest that this machine has in hardware."""
+    """The precision of a recipe; ``auto`` is the fastest one that this machine supports in hardware."""
     return fast_precision() if recipe.precision == "auto" else recipe.precision
 
 
 def quieten() -> None:
-    """Let Lightning say warnings only, and through our own log."""
+    """Let Lightning log only warnings, through cnnpool's log."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.WARNING)
     for name in ("profilers.profiler", "callbacks.model_summary"):
-        # They speak where they were asked for alone.
+        # Their messages were requested.
         logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.INFO)
-    # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
+    # Warnings about Lightning's own use of torch, which users cannot change; omitting validation is a choice.
     for what in ("LeafSpec.*", "all_gather"):
         warnings.filterwarnings("ignore", message=f".*{what} is deprecated", category=FutureWarning)
     warnings.filterwarnings("ignore", message=".*no `val_dataloader")
-    # Lightning looks for SLURM also where it is told the cluster, and finds ``srun`` on every login node.
+    # Lightning looks for SLURM even with an explicit cluster, and finds ``srun`` on every login node.
     warnings.filterwarnings("ignore", message="The `srun` command is available")
-    # Scores are of sums over all devices already.
+    # Scores are already summed over all devices.
     warnings.filterwarnings("ignore", message=".*sync_dist=True")
-    # Batches are made whole, in a thread where that takes long; workers would only copy them.
+    # Batches are made whole, in a thread if they are slow; workers would only copy them.
     warnings.filterwarnings("ignore", message=".*does not have many workers")
-    # Frozen statistics are asked for, and training losses are logged at intervals of the run's own.
+    # Frozen statistics are intended, and training losses are logged at the run's own intervals.
     warnings.filterwarnings("ignore", message="Found .* module.s. in eval mode")
     warnings.filterwarnings("ignore", message=".*smaller than the logging interval")
 
 
 @contextmanager
 def group_left() -> Iterator[None]:
-    """Leave the process group of a training of one process, which the next one would find otherwise."""
+    """Leave the process group of a single-process training, which would affect the next one."""
     try:
         yield
     finally:

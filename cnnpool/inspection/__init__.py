@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     """``cnnpool probe MODEL``; returns the exit status.
 
     Raises:
-        ValueError: for a model, data or a setting that cannot be used; the message is one line.
+        ValueError: for an unusable model, data set or setting; the message is one line.
     """
     asked = parser().parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""``cnnpool probe``, once its arguments are read: every probe at every stage, and their results.json."""
+"""``cnnpool probe`` after its arguments are parsed: runs every probe at every stage, writes results.json."""
 
 import argparse
 import copy
@@ -40,20 +40,20 @@ from cnnpool.tables import printable
 log = logging.getLogger(__name__)
 
 LONGEST = 100
-"""Characters of a folder's name."""
+"""Longest name of a folder, in characters."""
 USUAL = "gradient,invariance,equivariance,aliasing,heat_map,sensitivity,receptive_field,cost"
-"""Read unless --probes says otherwise; the others take longer."""
+"""Default of --probes; the other probes take longer."""
 
 
 def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
-    """Build, measure, perhaps swap and measure again, print, write.
+    """Build, measure, optionally swap and measure again, print, write.
 
     Args:
-        asked: the arguments as they were read.
-        arguments: the same as they were typed.
+        asked: the parsed arguments.
+        arguments: the arguments as typed.
 
     Raises:
-        ValueError: for anything that cannot be used.
+        ValueError: for anything unusable.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     for name in ("samples", "size"):
@@ -63,7 +63,7 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
     subject = find(asked.model, checkpoint, asked.weights, asked.seed)
     folder = folder_of(asked.out, asked.model)
-    # A run may be somebody else's, and its data what he has written there.
+    # A run may come from someone else, who also chose its data paths.
     download = asked.data is not None if asked.download is None else asked.download
     dataset = read_data(subject, asked.data, asked.root, download, asked.size)
     built = subject.build(dataset)
@@ -101,10 +101,10 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
 def exchange(
     subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
-    """A second model like ``built`` that has what ``--swap`` asks for.
+    """A second model like ``built`` with the replacement of ``--swap``.
 
     Raises:
-        ValueError: if it cannot be done.
+        ValueError: if it cannot be made.
     """
     options = dict(map(assignment, asked.swap_set))
     if "example" in options or "where" in options:
@@ -112,23 +112,23 @@ def exchange(
     try:
         model = copy.deepcopy(built.model)
     except RuntimeError:
-        # Weights that are computed from others cannot be copied.
+        # Weights computed from others cannot be copied.
         model = subject.build(dataset).model.eval()
     torch.manual_seed(asked.seed)
     return model, swap(model, asked.swap, example=images.images[:1], where=asked.where, **options)
 
 
 class Examined(NamedTuple):
-    """A model after it was measured."""
+    """A measured model."""
 
     results: Results
     model: nn.Module
     stages: Mapping[str, nn.Module]
     batch: Batch
-    """The images that it was measured on."""
+    """The images used for the measurement."""
 
     def write(self, folder: Path) -> list[Path]:
-        """Write results.json, either the old file or the whole new one, and the pictures; the files written.
+        """Write results.json atomically, and the pictures; returns the written files.
 
         Raises:
             ValueError: if it cannot be written.
@@ -144,15 +144,15 @@ class Examined(NamedTuple):
 
 @dataclass(frozen=True)
 class Examination:
-    """A model, the images it is measured on, and the probes.
+    """A model, its images, and the probes.
 
     Args:
         asked: the arguments of the command.
-        subject: the model as it was asked for.
+        subject: the requested model.
         built: the same with its weights.
-        dataset: of the images.
-        images: that the model takes.
-        labels: why those of the images are the built model's answers; empty if they are the data set's.
+        dataset: source of the images.
+        images: the images that the model takes.
+        labels: why the labels are the built model's predictions; empty if they are the data set's.
         probes: by name.
     """
 
@@ -229,11 +229,11 @@ class Examination:
 
 
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:
-    """The batch with labels that the model can answer, and why where they are not the data set's.
+    """The batch with labels that the model can predict, and the reason if they are not the data set's.
 
-    A model made for other classes is measured against its own answers to the unshifted images: consistency
-    needs no true labels, and accuracies then say how often an answer stays what it was. The same model
-    swapped is measured against the same answers, so that its accuracy without a shift is their agreement.
+    A model for other classes is compared with its own predictions on the unshifted images: consistency
+    needs no true labels, and accuracies then measure how often a prediction stays the same. The same model
+    after a swap is compared with the same predictions, so its accuracy without a shift is their agreement.
     """
     outputs = outputs_of(model, batch.images[:2]).shape[1]
     if outputs == dataset.num_classes:
@@ -245,13 +245,13 @@ def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch
 
 
 def name_of(asked: argparse.Namespace) -> str:
-    """The choice that ``--swap`` makes, as a word: ``max_blur+filter_size=5``."""
+    """The choice of ``--swap`` as one word: ``max_blur+filter_size=5``."""
     extra = [*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])]
     return word("+".join([asked.swap, *sorted(extra)]))
 
 
 def build_probes(names: str | None, settings: Sequence[str], samples: int | None) -> dict[str, Probe]:
-    """The probes asked for, no option that counts images above ``samples``.
+    """The requested probes, with options that count images limited to ``samples``.
 
     Raises:
         ValueError: for an unknown probe or option, or a value out of range.
@@ -289,7 +289,7 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
     """The model's logits (N, K) for a few images.
 
     Raises:
-        ValueError: if it does not run on them, or returns anything else.
+        ValueError: if it fails on them or returns anything else.
     """
     try:
         found = logits(model, images)
@@ -305,10 +305,10 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def folder_of(out: str | None, name: str) -> Path:
-    """The folder to write to, made if need be.
+    """The folder to write to, made if needed.
 
     Raises:
-        ValueError: if it holds a training run, or cannot be made.
+        ValueError: if it contains a training run or cannot be made.
     """
     folder = Path(out) if out else Path("outputs", "probe", word(name.strip("./")))
     try:
@@ -324,5 +324,5 @@ def folder_of(out: str | None, name: str) -> Path:
 
 
 def word(text: str) -> str:
-    """``text`` as a folder's name, other characters than letters, digits and a few marks replaced."""
+    """``text`` as a folder's name; replaces characters other than letters, digits and a few marks."""
     return "".join(c if c.isalnum() or c in "._-+=" else "_" for c in text)[:LONGEST]

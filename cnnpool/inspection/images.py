@@ -1,4 +1,4 @@
-"""Test images as the examined model takes them, and pictures of what was measured on them."""
+"""Test images in the form that the examined model takes, and pictures of the measurements."""
 
 import os
 from collections.abc import Mapping
@@ -21,17 +21,17 @@ from cnnpool.run_folder.results import Results
 
 SAMPLES = 2048
 OPTIONS = {"data.size=": "--size ", "set data.download=true": "give --download", "data.root=": "--root "}
-"""Settings that messages of the data advise -> the same as arguments of ``cnnpool probe``."""
+"""Settings in messages about data -> the corresponding arguments of ``cnnpool probe``."""
 SHOWN = 6
-"""Images in a picture of gradients."""
+"""Number of images in a picture of gradients."""
 
 
 def read_data(
     subject: Subject, name: str | None, root: str | None, download: bool, size: int | None = None
 ) -> Dataset:
-    """The data set asked for, else the one the model was trained on, else digits.
+    """The requested data set, else the one the model was trained on, else digits.
 
-    Where the data set has a size to choose, images are brought to ``size``, else to that of the weights.
+    If the data set's size can be chosen, images are resized to ``size``, else to that of the weights.
 
     Raises:
         ValueError: if it is unknown, its files are missing or damaged, or it needs a size.
@@ -45,7 +45,7 @@ def read_data(
     wanted = size or subject.size
     if wanted is not None and options.get("size") is None:
         known = options_of(lookup(data.DATASETS, "datasets", options["name"]))
-        # A set with a size of its own keeps it unless another is asked for.
+        # A data set with a default size keeps it unless another is requested.
         if "size" in known and (size or known["size"].default is None):
             options["size"] = wanted
     try:
@@ -60,12 +60,12 @@ def read_data(
 def batch(
     dataset: Dataset, model: nn.Module, subject: Subject, *, samples: int | None, size: int | None
 ) -> Batch:
-    """Test images as ``model`` takes them: stratified and mixed, so that any first n stand for all.
+    """Test images for ``model``: stratified and shuffled, so the first n are representative for any n.
 
     Grey images are repeated for a model of several channels; ``size`` enlarges or shrinks them (bilinear).
 
     Raises:
-        ValueError: if the model takes images of other channels.
+        ValueError: if the model takes images with other channels.
     """
     split = dataset.test
     chosen = split.take(stratified(split.labels, seed=0)[: min(samples or SAMPLES, SAMPLES)])
@@ -88,7 +88,7 @@ def batch(
 
 
 def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Images (N, C, H, W) of 0..1 less ``mean`` (C,), divided by ``std`` (C,)."""
+    """Images (N, C, H, W) of 0..1 minus ``mean`` (C,), divided by ``std`` (C,)."""
     return ((images - mean[:, None, None]) / std[:, None, None]).contiguous()
 
 
@@ -103,8 +103,8 @@ def channels(model: nn.Module) -> int | None:
 def draw(
     folder: Path, model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, results: Results
 ) -> list[Path]:
-    """Write what the results and the model have to show as PNG files; the files written."""
-    # matplotlib is slow to load: only once there is something to draw.
+    """Draw the results and the model's maps as PNG files; returns the written files."""
+    # matplotlib is slow to import: only if there is something to draw.
     from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 
     figures, measured = {}, results.measured

@@ -1,6 +1,6 @@
-"""The model under examination: a run's, a checkpoint's, torchvision's, timm's or the user's own.
+"""The model to examine: from a run, a checkpoint, torchvision, timm or the user's own code.
 
-Each is made with its weights, and with a word on whether these were trained.
+Each is built with its weights and a mark that says whether these were trained.
 """
 
 import pkgutil
@@ -37,20 +37,20 @@ class Built(NamedTuple):
 
     model: nn.Module
     weights: str
-    """Where they come from, in words."""
+    """Source of the weights, in words."""
     untrained: str = ""
-    """``untrained``, ``partly untrained``, or nothing: a mark for every number that is measured."""
+    """``untrained``, ``partly untrained``, or empty: a mark for every measured number."""
 
 
 @dataclass
 class Subject:
-    """A model to be.
+    """A model that is not yet built.
 
     Args:
-        name: as asked for.
+        name: the requested name.
         build: makes the model for a data set, with its weights.
         data: name and options of the data set it was trained on, if known.
-        trained: the results of the run it comes from, if it comes from one.
+        trained: the results of the run it comes from, if any.
         mean, std: normalisation that the weights were trained with; None for the data set's own.
         size: H and W, or (H, W), of the images that the weights were published for, in pixels, if known.
     """
@@ -65,13 +65,13 @@ class Subject:
 
 
 def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
-    """The subject that ``name`` says: a run, a checkpoint, or a model by a name with a colon.
+    """The subject called ``name``: a run, a checkpoint, or a model by a name with a colon.
 
     Args:
         name: a folder, a file, ``torchvision:NAME``, ``timm:NAME`` or ``MODULE:FUNCTION``.
         checkpoint: a file of weights to load.
         weights: the name of published weights, or a file of them.
-        seed: of random weights.
+        seed: seed of random weights.
 
     Raises:
         ValueError: if it is none of these, or options do not fit it.
@@ -118,7 +118,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         untrained = load_into(net, content, path)
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
-    # Of pixels, where the run took them from published weights.
+    # For pixels, if the run took them from published weights.
     mean, std = (tuple(scale) if (scale := trained.model.get(key)) else None for key in ("mean", "std"))
     return Subject(str(folder), build, dict(trained.data), trained, mean, std)
 
@@ -127,12 +127,12 @@ def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
     """The run's model before training, for the images of ``dataset``.
 
     Raises:
-        ValueError: for a name or option that does not exist here.
+        ValueError: for a name or option that does not exist in this version.
     """
     torch.manual_seed(trained.seed)
     try:
         if trained.model["name"] in PUBLISHED:
-            # At random: its checkpoint brings the weights.
+            # With random weights, which its checkpoint replaces.
             return published.build(
                 trained.model["name"],
                 dataset.in_channels,
@@ -158,14 +158,14 @@ def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
 def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:
     """The classifier ``name`` of torchvision or timm, with published weights, a file's, or random ones.
 
-    Images are normalised as for the weights that the package recommends, also where these come from a file.
+    Images are normalised as for the package's recommended weights, even if the weights come from a file.
 
     Raises:
-        ValueError: for an unknown model, or weights that cannot be had; when built, if they do not fit.
+        ValueError: for an unknown model or unavailable weights; when built, if they do not fit.
     """
     full, arch = f"{package}:{name}", name
     if package == "timm" and weights not in (None, DEFAULT) and "." not in weights and "/" not in weights:
-        # timm calls other published weights NAME.TAG.
+        # timm names other published weights NAME.TAG.
         arch, weights = f"{name}.{weights}", DEFAULT
     try:
         with loading(package):
@@ -201,15 +201,15 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
 
 
 def from_function(name: str, seed: int) -> Subject:
-    """The model that ``module:function`` returns when it is called without arguments.
+    """The model that ``module:function`` returns when called without arguments.
 
-    The name comes from the command line: to import it is the user's own act. It is called twice, each time
-    with another seed: weights that then differ are random.
+    The name comes from the command line, so importing it is the user's decision. It is called twice with
+    different seeds: weights that then differ are random.
 
     Raises:
-        ValueError: if it cannot be imported, fails, or returns no module.
+        ValueError: if it cannot be imported, fails, or does not return a module.
     """
-    # As `python -m` does, so that a module beside the user is found.
+    # Like `python -m`, so that a module in the working directory is found.
     sys.path.insert(0, str(Path.cwd()))
     try:
         function = pkgutil.resolve_name(name)
@@ -229,10 +229,10 @@ def from_function(name: str, seed: int) -> Subject:
 
 
 def with_checkpoint(subject: Subject, path: Path) -> Subject:
-    """The same model with the weights of a file.
+    """The same model with weights from a file.
 
     Raises:
-        ValueError: if the file cannot be used; when built, if it does not fit.
+        ValueError: if the file is unusable; when built, if it does not fit.
     """
     content, build = read(path), subject.build
 
@@ -257,10 +257,10 @@ def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The checkpoint at ``path``: plain tensors and numbers, in an archive whose checksums are right.
+    """The checkpoint at ``path``: plain tensors and numbers, in an archive with valid checksums.
 
     Raises:
-        ValueError: if the file is missing, damaged, or holds anything else.
+        ValueError: if the file is missing, damaged, or contains anything else.
     """
     content = load(path)
     if not isinstance(content, Mapping):
@@ -272,10 +272,10 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
     """Load every weight of ``model`` from a checkpoint's content.
 
     Returns:
-        ``untrained`` if the checkpoint or the weights show it, else nothing.
+        ``untrained`` if the checkpoint or the weights show this, else an empty string.
 
     Raises:
-        ValueError: if a weight is missing, left over, or of another shape.
+        ValueError: if a weight is missing, unexpected, or of another shape.
     """
     state = tensors_of(content)
     if found := misfits(model.state_dict(), state):
@@ -286,15 +286,15 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
 
 
 def of_checkpoint(content: Mapping[str, Any], initial: Mapping[str, Tensor], model: nn.Module) -> str:
-    """A mark for a ``model`` with the weights of a checkpoint: untrained, or nothing.
+    """A mark for a ``model`` with the weights of a checkpoint: untrained, or empty.
 
-    Untrained are weights of step 0; where the checkpoint gives no step, those with which the model was built,
+    Weights of step 0 are untrained; if the checkpoint has no step, so are the model's initial weights,
     and those of a network whose batch normalisation has never seen a batch.
 
     Args:
-        content: of the checkpoint.
-        initial: the model's parameters before they were loaded.
-        model: with the loaded ones.
+        content: content of the checkpoint.
+        initial: the model's parameters before loading.
+        model: with the loaded parameters.
     """
     ours = content.get("cnnpool")
     steps = ours.get("steps") if isinstance(ours, Mapping) else content.get("global_step")
@@ -305,12 +305,12 @@ def of_checkpoint(content: Mapping[str, Any], initial: Mapping[str, Tensor], mod
 
 
 def of_two(model: nn.Module, other: nn.Module) -> tuple[str, list[str]]:
-    """A mark for ``model`` from another one that the same function made with another seed, and random names.
+    """A mark for ``model``, by comparison with the same function's model of another seed, and random names.
 
-    Weights that differ between the two were drawn; those that are equal were loaded, or set to a constant.
+    Weights that differ between the two are random; equal ones were loaded or set to a constant.
     """
     others = dict(other.named_parameters())
-    # Biases and scales begin as constants.
+    # Biases and scales are initialised to constants.
     weights = {name: value for name, value in model.named_parameters() if value.ndim > 1}
     drawn = [
         name for name, value in weights.items() if name not in others or not torch.equal(value, others[name])
@@ -321,7 +321,7 @@ def of_two(model: nn.Module, other: nn.Module) -> tuple[str, list[str]]:
 
 
 def has_fresh_statistics(model: nn.Module) -> bool:
-    """Whether there is batch normalisation, and all of it has the mean 0 and the variance 1 it began with."""
+    """Whether there is batch normalisation, all of it with its initial mean of 0 and variance of 1."""
     pairs = [(getattr(m, "running_mean", None), getattr(m, "running_var", None)) for m in model.modules()]
     known = [(mean, var) for mean, var in pairs if isinstance(mean, Tensor) and isinstance(var, Tensor)]
     return bool(known) and not any(mean.any() or (var != 1).any() for mean, var in known)

@@ -1,4 +1,4 @@
-"""An inspection as text for the terminal: of one model, or of two with their differences."""
+"""An inspection as text for the terminal: one model, or two with their differences."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from cnnpool.run_folder.results import Results
 NONE = "–"
 NARROWEST = 60
 SHOWN = 8
-"""Rows of a comparison, unless all are asked for."""
+"""Default number of rows of a comparison."""
 ACCURACY, LOSS = TRAINING[:2]
 MERGED: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "sum": math.fsum, "max": max, "min": min}
 
@@ -25,10 +25,10 @@ Pair = tuple[Quantity, str, float | None, float | None]
 
 
 def report(results: Results, width: int) -> str:
-    """The results of one inspection: what was measured, tables of its stages, and the whole model.
+    """The results of one inspection: the model and images, tables of its stages, and the whole model.
 
     Args:
-        results: of the inspection.
+        results: results of the inspection.
         width: of the terminal, in characters.
     """
     quantities = from_records(results.quantities)
@@ -49,10 +49,10 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
     """Numbers before and after a swap with the difference, after minus before; fractions in per cent.
 
     Args:
-        before: of the model as it is.
-        after: of the same model swapped.
+        before: results of the original model.
+        after: results of the swapped model.
         width: of the terminal, in characters.
-        whole: every number at every stage, not only the first few of the whole model.
+        whole: show every number at every stage, not only the first few of the whole model.
     """
     names = (before.pool["name"], after.choice)
     operators = [
@@ -77,7 +77,7 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
 
 
 def _headlines(before: Results, after: Results) -> list[Pair]:
-    """The numbers that comparisons show, stages taken together, cost last; of many those that differ."""
+    """The numbers shown in comparisons, stages combined, cost last; if there are many, those that differ."""
     old, new = (dict(numbers(found.measured)) for found in (before, after))
     found: list[Pair] = []
     for one in [ACCURACY, *from_records({**before.quantities, **after.quantities})]:
@@ -92,7 +92,7 @@ def _headlines(before: Results, after: Results) -> list[Pair]:
 
 
 def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, float | None]:
-    """Title and value of a quantity of the whole model, or of its stages taken together."""
+    """Title and value of a quantity of the whole model, or of its stages combined."""
     if not one.by_stage:
         key = next((key for key in read if one.values(key) is not None), one.key)
         return one.title_of(key), read.get(key)
@@ -102,7 +102,7 @@ def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, f
 
 
 def _sentences(first: Sequence[Pair], after: Results) -> str:
-    """In which of the first numbers the swapped model is better and worse, and whether its weights fit it."""
+    """The first numbers in which the swapped model is better or worse, and whether its weights fit it."""
     better, worse = list[str](), list[str]()
     for one, title, old, new in first:
         if one.better and old is not None and new is not None and old != new:
@@ -115,7 +115,7 @@ def _sentences(first: Sequence[Pair], after: Results) -> str:
 
 
 def _every(before: Results, after: Results) -> Iterator[Row]:
-    """A row of every number: title, where, before, after, difference."""
+    """One row per number: title, where, before, after, difference."""
     quantities = from_records({**before.quantities, **after.quantities})
     old, new = (dict(numbers(found.measured)) for found in (before, after))
     whole = _marked("model", after)
@@ -150,7 +150,7 @@ def _cells(one: Quantity, first: float | None, second: float | None) -> Row:
 
 
 def _head(results: Results) -> list[tuple[str, str]]:
-    """Model, weights, images, and the accuracy where there is one."""
+    """Model, weights, images, and the accuracy if there is one."""
     examined = results.examined or {}
     rows = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
     rows += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
@@ -163,7 +163,7 @@ def _head(results: Results) -> list[tuple[str, str]]:
 
 
 def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tables.Column]:
-    """A row for each stage, a column for each of its quantities, at the smallest distance measured."""
+    """One row per stage, one column per quantity, at the smallest measured distance."""
     stages = list(results.stages)
     names = [results.stages[stage]["name"] for stage in stages]
     marks = [_marked(stage, results) for stage in stages]
@@ -179,7 +179,7 @@ def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> 
 
 
 def _by_stage(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, list[float | None]]:
-    """The title and the value at every stage of ``one``, at the smallest distance it was measured at."""
+    """The title and the value at every stage of ``one``, at the smallest measured distance."""
     own = [values for key in read if (values := one.values(key)) is not None]
     distances = sorted({int(values["px"]) for values in own if values.get("px", "").isdecimal()})
     others = {"px": str(distances[0])} if distances else {}
@@ -188,7 +188,7 @@ def _by_stage(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str,
 
 
 def _of_whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, Quantity]]:
-    """Key and quantity of every number that is shown and is of the whole model, but for its test."""
+    """Key and quantity of every shown number of the whole model, except its test."""
     found = [(key, find(quantities, key)) for key in read if not key.startswith("test.")]
     return [(key, one) for key, one in found if one and not one.by_stage and one.shown != "file"]
 
@@ -200,7 +200,7 @@ def _with_unit(one: Quantity, value: float | None) -> str:
 
 
 def _notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The measures that were left out, and the number of images of each probe."""
+    """The omitted measures, and the number of images of each probe."""
     skipped = measured.get("invariance", {}).get("skipped", {})
     found = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
     counts = ", ".join(f"{name} {n}" for name in measured if (n := _samples(measured[name])))
@@ -230,6 +230,6 @@ def _joined(*blocks: str) -> str:
 
 
 def _marked(text: str, results: Results) -> str:
-    """``text``, with the words "untrained" or "partly untrained" where the examined weights are."""
+    """``text``, marked "untrained" or "partly untrained" if the examined weights are."""
     mark = (results.examined or {}).get("untrained")
     return f"{text} ({mark})" if mark else text

@@ -1,4 +1,4 @@
-"""From a command line of ``cnnpool train`` to jobs that run."""
+"""From a command line of ``cnnpool train`` to running jobs."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ def conf_dir() -> Path:
 
 
 def names_of(key: str, more: Path | None = None) -> list[str]:
-    """The files from which a choice is made, those in the user's folder ``more`` too."""
+    """The files among which a choice selects, including those in the user's folder ``more``."""
     folders = [conf_dir(), *([more] if more else [])]
     found = {path.stem for folder in folders for path in (folder / key.partition("@")[0]).glob("*.yaml")}
     return sorted(found - {"inherit"})
 
 
 def defaults() -> dict[str, str]:
-    """The choice that ``conf/train.yaml`` makes for every key, ``pool@stage.s1`` and so on among them."""
+    """The default of every key in ``conf/train.yaml``, including ``pool@stage.s1`` and so on."""
     lines = yaml.safe_load((conf_dir() / "train.yaml").read_text(encoding="utf-8"))["defaults"]
     return {key: str(value) for line in lines if isinstance(line, dict) for key, value in line.items()}

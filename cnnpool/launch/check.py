@@ -1,4 +1,4 @@
-"""Settings checked before anything is made, read or built, by the options that the schema has."""
+"""Check settings against the schema's options before anything is made, read or built."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from cnnpool.registry import KEEP, Option
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse unknown names and values out of range, without torch unless an installed package is chosen.
+    """Refuse unknown names and values out of range; imports torch only for installed packages.
 
     Raises:
         ValueError: naming the setting as on the command line, its value and what it may be.
@@ -31,7 +31,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def check_launch(chosen: Mapping[str, Any]) -> None:
-    """Refuse a launcher, which all jobs of a command share, as :func:`check` refuses other choices.
+    """Refuse an invalid launcher, which all jobs of a command share, like :func:`check`.
 
     Raises:
         ValueError: naming the option as on the command line, its value and what it may be.
@@ -47,7 +47,7 @@ def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
 
 
 def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(room, place on the command line, name and options) of everything that is chosen."""
+    """(room, place on the command line, name and options) of every choice."""
     for room in schema.ROOMS:
         if room in ("probe", "callback"):
             for name, options in settings.get(room, {}).items():
@@ -64,7 +64,7 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
 
 
 def _known(room: str, name: str) -> Mapping[str, Option]:
-    """The options of a choice: by the schema, or by the signature of an installed package's.
+    """The options of a choice, from the schema or from the signature of an installed package's entry.
 
     Raises:
         ValueError: for an unknown name.
@@ -79,7 +79,7 @@ def _known(room: str, name: str) -> Mapping[str, Option]:
 
 
 def log_of(settings: Mapping[str, Any]) -> TensorBoard:
-    """The logger beside TensorBoard; none in settings that an earlier version saved.
+    """The logger beside TensorBoard; none in settings saved by an earlier version.
 
     Raises:
         ValueError: if an option is out of range.

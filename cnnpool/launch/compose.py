@@ -1,4 +1,4 @@
-"""A command line of ``cnnpool train`` as jobs."""
+"""Compose the jobs of a ``cnnpool train`` command line."""
 
 import math
 import os
@@ -27,7 +27,7 @@ from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
 from cnnpool.system.progress import Progress
 
 COUNTED = 32
-"""Report progress when composing at least so many jobs."""
+"""Report progress when composing at least this many jobs."""
 OF_RUNS, OF_SWEEPS = ("hydra.run.dir",), ("hydra.sweep.dir", "hydra.sweep.subdir")
 
 
@@ -38,9 +38,9 @@ class Request:
     Args:
         overrides: KEY=VALUE, as typed.
         multirun: whether it is a sweep.
-        config_dir: a folder with choices of the user's own.
-        config_name: the file to begin with.
-        most_jobs: the limit for a sweep, >= 1.
+        config_dir: a folder with the user's own choices.
+        config_name: the primary configuration file.
+        most_jobs: the most jobs of a sweep, >= 1.
     """
 
     overrides: Sequence[str] = ()
@@ -51,10 +51,10 @@ class Request:
 
 
 def jobs_of(request: Request) -> list[Job]:
-    """The jobs that a command line asks for; notes about them go to stderr.
+    """The jobs of a command line; notes about them go to stderr.
 
     Raises:
-        ValueError: in one line, if the command line is no valid one; nothing has been created then.
+        ValueError: in one line, if the command line is invalid; nothing has been created then.
     """
     overrides = parse(request.overrides)
     with opened(request.config_name, request.config_dir) as composer:
@@ -74,10 +74,10 @@ def jobs_of(request: Request) -> list[Job]:
 
 
 def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
-    """``jobs``, unless their launcher is refused.
+    """``jobs``, if their launcher is valid.
 
     Raises:
-        ValueError: if its options are, or if a file names the cluster: it and this machine exchange code.
+        ValueError: if its options are invalid, or if a file names the cluster: the two exchange code.
     """
     given = any(override.key_or_group == "launch.address" for override in overrides)
     for launch in (job.settings["launch"] for job in jobs if "launch" in job.settings):
@@ -91,7 +91,7 @@ def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
 
 
 def _first(composer: Composer, override: Override) -> Override:
-    """``override``, or the first value of a choice that is swept, whose options can be given beside it."""
+    """``override``, or the first value of a swept choice, whose options may be given beside it."""
     key = override.key_or_group
     if override.is_sweep_override() and is_choice(key) and key != "experiment":
         return alternatives(override, composer.names, 1)[0]
@@ -136,13 +136,13 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     for key in filter(is_harmless, keys):
         note(f"{key} differs between the jobs, so it is part of their folders' names")
     try:
-        # Resolved once, so that all jobs share a time stamp in it.
+        # Resolved once, so that all jobs share its time stamp.
         str(whole.hydra.sweep.dir)
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
     jobs = []
     count = math.prod(map(len, axes))
-    # A few take longer only on a machine that is busy.
+    # Composing a few jobs is slow only on a busy machine.
     with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
         for number, chosen in enumerate(product(*axes)):
             config = composer.one_of_many(chosen)
@@ -187,7 +187,7 @@ def _job(
 
 
 def name_runs_by(keys: Collection[str]) -> None:
-    """Let ``${run_name:}`` in a configuration be a run's name, with what differs in ``keys``.
+    """Let ``${run_name:}`` in a configuration be a run's name, which includes differences in ``keys``.
 
     ``${norm_of_model:}`` is the normalisation after the model's convolutions.
     """
@@ -196,16 +196,16 @@ def name_runs_by(keys: Collection[str]) -> None:
 
 
 def norm_of_model(*, _root_: DictConfig) -> str:
-    """``none`` if the model says so by its option ``norm``, else ``batch``.
+    """``none`` if the model's option ``norm`` says so, else ``batch``.
 
-    An operator that convolves takes it over unless it is told otherwise: without normalisation in a network
-    that normalises it would lose for a reason that is not its own.
+    An operator with convolutions uses it by default: without normalisation in a network that normalises, it
+    would lose for an unrelated reason.
     """
     return "none" if OmegaConf.select(_root_, "model.norm", default=True) in (False, "none") else "batch"
 
 
 def show_to_resolvers(config: DictConfig) -> None:
-    """Let ``${hydra:...}`` in a configuration find ``config``, and what changes in it."""
+    """Let ``${hydra:...}`` in a configuration refer to ``config``, including later changes in it."""
     cast(Any, HydraConfig.instance()).cfg = config
 
 

@@ -1,4 +1,4 @@
-"""The settings of a run as plain data, and files of a user's configuration, both without code."""
+"""The settings of a run as plain data, and a user's configuration files, both without code."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,23 +20,23 @@ TOO_DEEP = "references are nested too deep; write the value itself"
 ONE_LINE = "a setting is one line, without control characters"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
 HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode")
-"""Those of Hydra's own settings that can be given."""
+"""Hydra's own settings that may be given."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Ends of lines, and characters that command a terminal."""
+"""Line endings, and terminal control characters."""
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|norm_of_model|oc\.select):))")
-"""A reference that is neither a key's nor by a function that reads only the configuration."""
+"""A reference that is neither to a key nor by a function that reads only the configuration."""
 
 
 def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The configuration without Hydra's part as plain data, with every reference followed.
+    """The configuration without Hydra's part as plain data, with all references resolved.
 
     Args:
-        config: as it is composed.
+        config: the composed configuration.
         known: sections of it that are plain data already.
 
     Raises:
-        ValueError: for a value that is missing, or refers to what does not exist; for an unknown key.
+        ValueError: for a missing value or one that refers to a missing key; for an unknown key.
     """
     plain: dict[str, Any] = {}
     try:
@@ -88,10 +88,10 @@ def _unset(error: BaseException | None) -> str:
 
 
 def refuse_hydra(place: str) -> ValueError:
-    """The error for a setting of Hydra's own, or a plugin of it, that has no effect here.
+    """The error for one of Hydra's own settings or plugins that has no effect here.
 
     Args:
-        place: the setting, with its file if it stands in one.
+        place: the setting, with its file if it is in one.
     """
     if "launcher" in place:
         return ValueError(f"{place}: launch=NAME says where jobs run: local, processes, slurm or ray")
@@ -102,7 +102,7 @@ def refuse_hydra(place: str) -> ValueError:
 
 def refuse_code(node: Any, path: str = "") -> None:
     """Refuse keys that make Hydra import and call code, secrets, texts of several lines (a script could take
-    the second for a command of its own), and values that JSON lacks.
+    the second line for a command), and values that JSON cannot represent.
 
     Raises:
         ValueError: naming the key.
@@ -127,7 +127,7 @@ def refuse_code(node: Any, path: str = "") -> None:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a setting called ``key`` holds a password or the like."""
+    """Whether a setting called ``key`` contains a password or the like."""
     return bool(SECRET.search(key))
 
 
@@ -135,12 +135,12 @@ def check_folder(folder: Path, ours: Path) -> None:
     """Refuse a folder that cannot be read as configuration.
 
     Args:
-        folder: with choices to add.
-        ours: the configuration to which it adds.
+        folder: folder with additional choices.
+        ours: the configuration that it extends.
 
     Raises:
-        ValueError: naming the file, if it is no YAML, would be passed over, reads the environment, or sets
-            what is Hydra's own.
+        ValueError: naming the file, if it is not YAML, would be ignored, reads the environment, or sets
+            Hydra's own settings.
     """
     if not folder.is_dir():
         raise ValueError(f"--config-dir {folder}: not found, or no folder")
@@ -166,7 +166,7 @@ def check_folder(folder: Path, ours: Path) -> None:
 
 
 def _of_hydra(content: dict[Any, Any]) -> Iterator[str]:
-    """Settings of Hydra's own in a file that have no effect here, or extend its search path."""
+    """Hydra's own settings in a file that have no effect here or extend its search path."""
     yield from (str(line) for line in content.get("defaults") or () if "hydra" in str(line))
     own = content.get("hydra", {})
     for key, below in own.items() if isinstance(own, dict) else [("", own)]:

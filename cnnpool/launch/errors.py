@@ -1,4 +1,4 @@
-"""Error messages of one line for command lines, from the exceptions that Hydra raises."""
+"""One-line error messages for command lines, from Hydra's exceptions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,22 +22,22 @@ SYNONYMS = {
     "num_epochs": "epochs",
     "wd": "weight_decay",
 }
-"""Names of options elsewhere, and ours."""
+"""Names of options in other projects -> ours."""
 MEANT = {
     "trainer": "; a GPU is used where there is one, fit.devices=N takes several, trainer.KEY sets a flag",
     "logger": "; log=NAME logs elsewhere too: csv, mlflow or wandb",
     "choose": "; it is a key of cnnpool choose",
     "optuna": "; choose.tune looks for the best values",
 }
-"""Words of other projects, and what there is."""
+"""Words of other projects -> the equivalent here."""
 
 
 def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
     """One line with a suggestion, without Hydra's advice on ``+`` and stack traces.
 
     Args:
-        error: raised while ``overrides`` were composed.
-        overrides: the job's.
+        error: raised while composing ``overrides``.
+        overrides: the overrides of the job.
     """
     cause = error.__cause__
     if isinstance(error, MissingConfigException):
@@ -68,14 +68,14 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
 
 
 def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -> str:
-    """Say that a stage is missing, and which the chosen network has."""
+    """The message that a stage does not exist, with the stages of the chosen network."""
     given = {one.get_key_element(): str(one.value()) for one in overrides}
     name = given.get("model", "convnet")
     package, _, arch = name.partition(":")
     if package in PACKAGES:
         network = f"{package}:{arch or given.get('model.arch', 'NAME')}"
         return f"no {place!r}: cnnpool probe {network} lists the stages of that network"
-    # Late: torch takes seconds to import, and this ends a command.
+    # Imported late: torch takes seconds to import, and this ends a command.
     from cnnpool.model import MODELS
 
     stages = [f"pool@stage.{stage}" for stage in getattr(MODELS.get(name), "STAGES", ())] or known
@@ -117,16 +117,16 @@ def _no_key(key: str) -> str:
         return f"unknown key {key!r}{meant}"
     inside = [name for name in known if name.startswith(f"{section}.")]
     if inside:
-        # Every key of a section begins alike, which is no likeness.
+        # The common prefix of a section's keys is no similarity.
         near = nearest(rest, (name.partition(".")[2] for name in inside))
         return f"unknown key {key!r}; {did_you_mean(f'{section}.{near[0]}' if near else '', inside)}"
     return f"unknown key {key!r}; choose from {', '.join(SECTIONS[:MOST])}, ... (see cnnpool train --help)"
 
 
 def _keys() -> dict[str, list[str]]:
-    """Every option of our own choices, as on the command line, and the choices that have it.
+    """Every option of cnnpool's choices, as on the command line, and the choices that have it.
 
-    Of several keys with one last word the recipe's comes last.
+    Among keys with the same last word the recipe's comes last.
     """
     keys: dict[str, list[str]] = {}
     for room in sorted(ROOMS, key="fit".__eq__):

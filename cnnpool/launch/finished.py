@@ -1,4 +1,4 @@
-"""Detection of finished runs: the folder holds results of the same settings and the same data."""
+"""Detect finished runs: their folder has results of the same settings and data."""
 
 import json
 import logging
@@ -16,15 +16,15 @@ from cnnpool.system.process import importing
 log = logging.getLogger(__name__)
 
 PUBLISHED = frozenset(("cifar10", "cifar100", "digits", "fashion_mnist", "mnist"))
-"""Data sets that are the same images wherever they lie, so that a finished run need not read them again."""
+"""Data sets with fixed images wherever they lie, so a finished run need not read them again."""
 REMEDY = "delete it, or choose another folder by out= or hydra.run.dir="
 
 
 def finished(job: Job) -> Results | None:
-    """The results of the same run, finished earlier.
+    """The results of the same run, if it has finished before.
 
     Raises:
-        OccupiedError: if the folder holds another run, or results that are damaged.
+        OccupiedError: if the folder belongs to another run, or its results are damaged.
     """
     if job.mistake:
         return None
@@ -55,10 +55,10 @@ def finished(job: Job) -> Results | None:
 
 
 def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
-    """How the data of a finished run differs from that of ``settings``, as ``key: old -> new``.
+    """The differences between the data of a finished run and that of ``settings``, as ``key: old -> new``.
 
     Raises:
-        ValueError: if the data that is chosen now cannot be read.
+        ValueError: if the currently chosen data cannot be read.
     """
     chosen = settings["data"]
     if chosen["name"] in PUBLISHED or found.data_sha256 is None:

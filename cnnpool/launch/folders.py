@@ -1,4 +1,4 @@
-"""Names of the runs' folders, unique within a sweep."""
+"""Names of run folders, unique within a sweep."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -22,9 +22,9 @@ UNNAMED = (
     "launch",
     "log",
 )
-"""Overrides that a run's folder does not repeat: its path says them, or they do not affect the result.
+"""Overrides left out of a run folder's name: its path contains them, or they do not affect the result.
 
-Neither does it repeat those that change nothing, by ``cnnpool.run_folder.identity.EFFECTS``.
+Settings without effect by ``cnnpool.run_folder.identity.EFFECTS`` are left out too.
 """
 
 
@@ -32,7 +32,7 @@ def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
     """A run's folder below the output root: [experiment/]data/model/choice/seed.
 
     Args:
-        swept: keys in which the jobs of the sweep differ; they are part of the choice's name.
+        swept: keys that differ among the jobs of the sweep; they are part of the choice's name.
         _root_: the composed configuration.
     """
     chosen = _root_.hydra.runtime.choices
@@ -49,13 +49,13 @@ def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
 
 
 def _which(data: DictConfig) -> str | None:
-    """The data set among those of a package."""
+    """The data set within a package of several."""
     path = data.get("path")
     return str(path).strip("/.") if path else data.get("dataset")
 
 
 def is_harmless(key: str) -> bool:
-    """Whether a setting changes no result, so that a run's name leaves it out."""
+    """Whether a setting changes no result, so a run's name leaves it out."""
     return effect(key) == "nothing"
 
 
@@ -83,7 +83,7 @@ def _word(text: str) -> str:
 
 
 def distinct(jobs: Iterable[Job]) -> list[Job]:
-    """``jobs`` without repetitions.
+    """``jobs`` without duplicates.
 
     Raises:
         ValueError: if two jobs with different settings would share a folder.

@@ -1,4 +1,4 @@
-"""Compose configurations by Hydra's API, once for all jobs that differ only in plain values."""
+"""Compose configurations with Hydra's API, once for all jobs that differ only in plain values."""
 
 import json
 import re
@@ -27,17 +27,17 @@ from cnnpool.schema import ROOMS, SECTIONS
 
 PRIMARY = "train"
 FROM_PACKAGES = ("data", "model", "pool", "readout")
-"""Choices whose options stand beside their name."""
+"""Choices whose options are given beside their name."""
 REFERS = re.compile(r'\$\{|"\?\?\?"')
-"""In JSON: a reference, or a value that is missing."""
+"""In JSON: a reference or a missing value."""
 
 
 class Composer:
-    """Composes jobs from the folders that :func:`opened` has opened.
+    """Composes jobs from the folders opened by :func:`opened`.
 
     Args:
-        name: of the file to begin with.
-        further: the folder to look in after that file's.
+        name: the primary configuration file.
+        further: the folder searched after that file's.
         own: the user's folder.
     """
 
@@ -50,10 +50,10 @@ class Composer:
         self.fixed: dict[str, Any] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
-        """The configuration of one job, Hydra's own settings in ``hydra``.
+        """The configuration of one job, with Hydra's own settings in ``hydra``.
 
-        With ``model.weights`` and no recipe chosen it is that of ``FINE_TUNING``, as if this stood before
-        all other overrides.
+        With ``model.weights`` and no chosen recipe, ``FINE_TUNING`` applies as if it preceded all other
+        overrides.
 
         Raises:
             ValueError: in one line, if it cannot be composed.
@@ -61,7 +61,7 @@ class Composer:
         return _with_recipe(self._composed, overrides)
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
-        """The configuration of a whole sweep, which may leave open what its jobs choose.
+        """The configuration of a whole sweep, in which values chosen by its jobs may be missing.
 
         Raises:
             ValueError: in one line, if it cannot be composed.
@@ -72,10 +72,10 @@ class Composer:
             return loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
 
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
-        """As :meth:`job`, at a tenth of the time where only plain values differ from an earlier one.
+        """Like :meth:`job`, in a tenth of the time if only plain values differ from an earlier one.
 
-        The configuration is valid until the next call, which changes it. ``fixed`` then has its sections that
-        refer to no other, as plain data.
+        The configuration is valid until the next call, which changes it. ``fixed`` then has the sections
+        without references, as plain data.
 
         Raises:
             ValueError: in one line, if it cannot be composed.
@@ -95,13 +95,13 @@ class Composer:
             if key not in self._shared:
                 config = self._composed(rest)
                 self._shared[key] = config, _fixed(config)
-            # Not copied, which would take most of the time: every job of this kind sets these keys anew.
+            # Not copied, which would take most of the time: every job of this kind sets these keys again.
             config, fixed = self._shared[key]
             self.fixed = _patched(fixed, plain)
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
-            # Compose it again by Hydra alone, for its error message.
+            # Compose it again with Hydra alone, for its error message.
             self.fixed = {}
             return self._composed(overrides)
         _record(config, overrides)
@@ -113,7 +113,7 @@ class Composer:
         return [*(line for override in overrides for line in expanded(override)), *self.search]
 
     def _offer(self, override: Override) -> None:
-        """Let Hydra find an installed package's choice at its defaults, where no file has its name."""
+        """Add an installed package's choice, at its defaults, where Hydra finds no file of its name."""
         room, word = override.key_or_group, override.value()
         if room not in FROM_PACKAGES or not isinstance(word, str) or word in self.names(room):
             return
@@ -127,7 +127,7 @@ class Composer:
 def _with_recipe(
     composed: Callable[[Sequence[Override]], DictConfig], overrides: Sequence[Override]
 ) -> DictConfig:
-    """The configuration, with the recipe for its weights if it has some and no recipe is chosen."""
+    """The configuration, with the fine-tuning recipe if it has weights and no recipe is chosen."""
     config = composed(overrides)
     weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
     is_chosen = any(override.key_or_group == "fit" for override in overrides)
@@ -138,7 +138,7 @@ def _with_recipe(
 
 @contextmanager
 def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
-    """Hydra, initialised for our configuration and a user's folder ``more`` beside it.
+    """Initialise Hydra with cnnpool's configuration and a user's folder ``more`` beside it.
 
     Raises:
         ValueError: if the folder, or a file in it, cannot be used.
@@ -153,7 +153,7 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
         if not (ours / f"{name}.yaml").is_file():
             if not (own / f"{name}.yaml").is_file():
                 raise ValueError(f"no {name}.yaml in conf or {own}")
-            # Hydra looks for the file to begin with in the first folder alone.
+            # Hydra looks for the primary file only in the first folder.
             first, second = own, ours
     with initialize_config_dir(str(first), job_name=PRIMARY, version_base="1.3"):
         yield Composer(name, second, own)
@@ -161,7 +161,7 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
 
 @contextmanager
 def _explained(overrides: Sequence[Override]) -> Iterator[None]:
-    """Turn every exception into a ValueError of one line, also those of the libraries that Hydra uses."""
+    """Turn every exception into a one-line ValueError, including those of Hydra's dependencies."""
     try:
         yield
     except Exception as error:
@@ -169,14 +169,14 @@ def _explained(overrides: Sequence[Override]) -> Iterator[None]:
 
 
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
-    """(overrides that set an existing key of ours and touch no other override, the rest)."""
+    """(overrides that set an existing key of cnnpool and affect no other override, the rest)."""
     keys = [f"{override.key_or_group}." for override in overrides]
     plain: list[Override] = []
     rest: list[Override] = []
     for override, key in zip(overrides, keys, strict=True):
         is_value = override.type == OverrideType.CHANGE and not is_choice(override.key_or_group)
         is_alone = sum(key.startswith(other) or other.startswith(key) for other in keys) == 1
-        # A table is merged into what is there.
+        # A mapping is merged into the existing value.
         is_alone &= not isinstance(override.value(), dict)
         is_ours = not override.package and not override.is_hydra_override()
         (plain if is_value and is_alone and is_ours else rest).append(override)
@@ -184,7 +184,7 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
 
 
 def _fixed(config: DictConfig) -> dict[str, Any]:
-    """The sections of which no value is missing, or refers to another, as plain data."""
+    """The sections without missing values or references, as plain data."""
     found = {}
     for key in filter(config.__contains__, SECTIONS):
         if isinstance(node := config._get_node(key), DictConfig):
@@ -195,7 +195,7 @@ def _fixed(config: DictConfig) -> dict[str, Any]:
 
 
 def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, Any]:
-    """Sections with the values of a job, without those where a value refers to another."""
+    """Sections with the values of a job, without those that contain references."""
     found = dict(fixed)
     for override in plain:
         section, *path = override.key_or_group.split(".")
@@ -222,7 +222,7 @@ def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
     lines = list(map(line_of, own))
     if len(config.hydra.overrides.task) != len(lines):
         config.hydra.overrides.task = lines
-    # Of a job that is like an earlier one most lines are there already, and setting one takes time.
+    # Most lines of a job similar to an earlier one are unchanged, and setting one takes time.
     task = config.hydra.overrides.task
     for place, line in enumerate(lines):
         if task[place] != line:

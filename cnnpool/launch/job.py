@@ -1,4 +1,4 @@
-"""Jobs of a command line and their outcomes: plain data that can be passed to any process."""
+"""Jobs of a command line and their outcomes: plain data that can be sent to any process."""
 
 import os
 from dataclasses import dataclass, replace
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 Workers = Annotated[int, Ge(1), Le(1024)]
-"""Processes or threads."""
+"""Number of processes or threads."""
 FINE_TUNING = "fit=finetune"
-"""The recipe of a job with ``model.weights`` for which none is chosen."""
+"""The default recipe of a job with ``model.weights``."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Job:
     Args:
         folder: of the run.
         overrides: the job's own part of the command line.
-        settings: all settings, resolved; empty where they cannot be.
-        mistake: what is wrong with the settings, in one line, or nothing; such a job is not run.
+        settings: all settings, resolved; empty if they cannot be resolved.
+        mistake: what is wrong with the settings, in one line, or empty; such a job is not run.
         sweep: whether it is one of several jobs of one command.
     """
 
@@ -33,10 +33,10 @@ class Job:
 
     @property
     def devices(self) -> int:
-        """How many devices it trains on, a process for each."""
+        """Number of devices for training, with one process each."""
         devices = self.settings.get("fit", {}).get("devices", 1)
         if devices == -1:
-            # All there are, which torch knows.
+            # All devices, which torch counts.
             import torch
 
             return max(1, torch.cuda.device_count())
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def on_recipe(self) -> str:
-        """A line to begin with, where the recipe is that for weights to start from; empty elsewhere."""
+        """A line about the fine-tuning recipe, if it applies; otherwise empty."""
         weights = self.settings.get("model", {}).get("weights")
         if weights is None or FINE_TUNING not in self.overrides:
             return ""
@@ -53,7 +53,7 @@ class Job:
     @property
     def name(self) -> str:
         """The run's folder below the output root."""
-        # A folder may be called by a number, too.
+        # The folder may be a number.
         return os.path.relpath(self.folder, str(self.settings.get("out", ".")))
 
 
@@ -64,13 +64,13 @@ class Outcome:
     Args:
         run: the job's name.
         state: done, failed, stopped, refused or not run.
-        message: the result, or what went wrong, in one line.
-        status: as a process would exit: 0, 1 failed, 2 a mistake, 128 + a signal.
-        log: where more is written.
-        out_of_memory: whether memory ran out, so that no other job should begin in the same process.
-        no_download: whether its data could not be downloaded, so that other jobs on them would fail too.
+        message: the result or the error, in one line.
+        status: as an exit status: 0, 1 failed, 2 a mistake, 128 + a signal.
+        log: file with details.
+        out_of_memory: whether memory ran out, so that no other job should start in the same process.
+        no_download: whether its data could not be downloaded, so that other jobs with it would also fail.
         accuracy: on the test images, 0..1; None unless done.
-        trained: whether it was trained now, not found done or refused.
+        trained: whether it was trained now, rather than found done or refused.
     """
 
     run: str
@@ -85,18 +85,18 @@ class Outcome:
 
 
 class NoDownload:
-    """The data of one command's jobs that could not be downloaded, so that no other job tries it again."""
+    """Data that one command's jobs failed to download, so that no other job tries again."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[Any, Outcome]] = []
 
     def note(self, job: Job, outcome: Outcome) -> None:
-        """Keep the ``outcome`` of ``job`` if its download failed, the first one for these data."""
+        """Record the ``outcome`` of ``job`` if its download failed, for each data set once."""
         if outcome.no_download and not self.outcome(job):
             self._failed.append((job.settings["data"], outcome))
 
     def outcome(self, job: Job) -> Outcome | None:
-        """The outcome of a job that asks for data which could not be downloaded; None for other jobs."""
+        """The outcome of a job whose data could not be downloaded before; None for other jobs."""
         for data, failed in self._failed:
             if data == job.settings.get("data"):
                 return replace(failed, run=job.name)

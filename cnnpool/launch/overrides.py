@@ -1,4 +1,4 @@
-"""The KEY=VALUE part of a command line: parsed by Hydra's own parser, then checked."""
+"""The KEY=VALUE part of a command line: parsed by Hydra's parser, then checked."""
 
 import os
 import re
@@ -28,16 +28,16 @@ from cnnpool.system.output import shortened
 FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
 PACKAGES = ("timm", "torchvision")
-"""Of networks that ``model=PACKAGE:ARCH`` names."""
+"""Packages of networks that ``model=PACKAGE:ARCH`` names."""
 
 Names = Callable[[str], list[str]]
 
 
 def parse(lines: Iterable[str]) -> list[Override]:
-    """The overrides of a command line; of several with one key the last.
+    """Parse the overrides of a command line; the last one of a key counts.
 
     Raises:
-        ValueError: naming the first one that is malformed or cannot be meant.
+        ValueError: naming the first one that is malformed or invalid.
     """
     found = {}
     for line in lines:
@@ -47,15 +47,15 @@ def parse(lines: Iterable[str]) -> list[Override]:
 
 
 def alternatives(override: Override, names: Names, most: int) -> list[Override]:
-    """One override per value of a sweep, ``most`` at most; just the one of any other override.
+    """One override per value of a sweep, ``most`` at most; any other override alone.
 
     Args:
-        override: as it was given.
-        names: the files from which a key's choice is made, for ``glob()``.
-        most: how many are looked at.
+        override: the override as given.
+        names: the files among which a key's choice selects, for ``glob()``.
+        most: limit on the number of values.
 
     Raises:
-        ValueError: if there is no value, infinitely many, or one that is refused.
+        ValueError: if there is no value, infinitely many, or an invalid one.
     """
     key, line = override.get_key_element(), override.input_line
     if override.is_hydra_override():
@@ -80,18 +80,18 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
 
 
 def line_of(override: Override) -> str:
-    """An override as it was typed."""
+    """The text of an override as typed."""
     assert override.input_line is not None
     return override.input_line
 
 
 def expanded(override: Override) -> list[str]:
-    """The lines that Hydra gets for an override.
+    """The lines passed to Hydra for an override.
 
     ``model=PACKAGE:ARCH`` is short for two of them, and so is ``data=torchvision:DATASET``.
 
-    A stage of a network that is found only when it is built is not in the list of defaults, so its operator
-    is added to it.
+    A stage that is found only when the network is built is not in the list of defaults, so its operator
+    is added there.
     """
     line = line_of(override)
     if override.is_delete() or override.is_sweep_override():
@@ -114,7 +114,7 @@ def is_of_late_stage(override: Override) -> bool:
 
 
 def is_choice(key: str) -> bool:
-    """Whether ``key`` is chosen by the name of a file, such as ``pool``."""
+    """Whether ``key`` selects a file by its name, such as ``pool``."""
     return bool(key) and (conf_dir() / key).is_dir()
 
 
@@ -129,22 +129,22 @@ def _parse(line: str) -> Override:
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
-        # A ValueError is that of a number with thousands of digits.
+        # A number with thousands of digits raises a ValueError.
         override = _quoted(line)
     _check(override, line)
     return override
 
 
 def _quoted(line: str) -> Override:
-    """The override of a line that Hydra cannot read for signs in its value: a path is meant as it stands.
+    """Parse a line that Hydra rejects because of special characters: a path is taken literally.
 
     Raises:
-        ValueError: for any other key, with the words to type where quotes would help.
+        ValueError: for any other key, with the text to type if quotes would help.
     """
     key, _, value = line.partition("=")
     if key in PATHS:
         value = os.path.expanduser(value)
-    # A backslash counts as a sign only before a quote.
+    # A backslash is special only before a quote.
     inside = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value)
     quoted = f"{key}='{inside}'"
     message = f"{shortened(line)}: not of the form key=value, as pool=max is"

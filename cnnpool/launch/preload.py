@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from cnnpool.system.process import importing
 
-# In a session of its own: only the parent process handles Ctrl-C and the end of the terminal.
+# In a separate session: only the parent process handles Ctrl-C and the end of the terminal.
 with suppress(OSError, AttributeError):
     os.setsid()
 

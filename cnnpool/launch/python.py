@@ -1,4 +1,4 @@
-"""Training from Python, with the settings of the command line: a run, or its parts for one's own Trainer."""
+"""Train from Python with the settings of the command line: a run, or its parts for one's own Trainer."""
 
 import json
 import logging
@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))
-"""Loggers that a training sets."""
+"""Loggers that a training configures."""
 
 
 def train(*overrides: str) -> Results:
-    """Train as ``cnnpool train`` does with these overrides, and return the run's results.
+    """Train like ``cnnpool train`` with these overrides, and return the run's results.
 
-    A run that was stopped goes on; of one that has finished its results are read. Threads, deterministic
-    mode, random generators, signal handlers and logging are left as they were.
+    A stopped run resumes; the results of a finished run are read. Threads, deterministic
+    mode, random generators, signal handlers and logging are restored afterwards.
 
     Args:
         overrides: KEY=VALUE, as on the command line.
 
     Raises:
-        ValueError: for a mistake in what was asked, in one line.
-        DivergedError: if the loss stops being finite.
+        ValueError: for an invalid argument, in one line.
+        DivergedError: if the loss is no longer finite.
         OccupiedError: if the run's folder holds another run.
     """
     job = _job(overrides)
@@ -73,7 +73,7 @@ def load(path: str | Path) -> "Classifier":
 
 
 def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
-    """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` takes them.
+    """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` uses them.
 
     Args:
         name: a stem of ``conf/data``, such as ``"mnist"``.
@@ -87,7 +87,7 @@ def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
     from cnnpool.fit import Images
 
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
-    # Composed for what the data set demands, and taken as given: Hydra reads some characters in another way.
+    # Composed for required options, and used unparsed: Hydra's parser changes some characters.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
     return Images(data.build(**chosen, seed=seed))
 
@@ -95,14 +95,14 @@ def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
 def classifier(*overrides: str, seed: int = 0) -> "Classifier":
     """The untrained classifier of ``cnnpool train`` with these overrides, for one's own Trainer.
 
-    Its images are read once, for their size, their classes and their normalisation.
+    Its images are read once, for their size, classes and normalisation.
 
     Args:
         overrides: KEY=VALUE, as on the command line, such as ``"data=mnist"`` or ``"pool=max_blur"``.
-        seed: of the weights and of all draws.
+        seed: of the weights and of all random draws.
 
     Raises:
-        ValueError: for a mistake in what was asked, in one line.
+        ValueError: for an invalid argument, in one line.
     """
     job = _job([*overrides, f"seed={seed}"])
     check.check(job.settings)
@@ -121,7 +121,7 @@ def _job(overrides: Any) -> Job:
 
 @contextmanager
 def _as_found() -> Iterator[None]:
-    """Leave what a training changes for its whole process as it was."""
+    """Restore the process-wide state that a training changes."""
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32

@@ -21,9 +21,9 @@ def run_here(jobs: Sequence[Job], /) -> Iterator[Outcome]:
 
 
 def run_local(jobs: Sequence[Job], /) -> Iterator[Outcome]:
-    """As :func:`run_here`; after a job that ran out of memory the others run in processes of their own.
+    """Like :func:`run_here`; after a job that ran out of memory the others run in separate processes.
 
-    Memory that the failed job still holds could make small jobs fail too.
+    Memory still held by the failed job could make small jobs fail too.
     """
     for number, outcome in enumerate(run_here(jobs), 1):
         yield outcome
@@ -33,7 +33,7 @@ def run_local(jobs: Sequence[Job], /) -> Iterator[Outcome]:
 
 
 def _apart(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    # The failed job has imported torch already. With as many threads the results are the same to the bit.
+    # torch is imported already. With the same number of threads the results are bit-identical.
     import torch
 
     from cnnpool.launch.run_processes import run_processes

@@ -1,4 +1,4 @@
-"""One job in this process: in its folder, with its log and status file, to its outcome."""
+"""Run one job in this process: in its folder, with its log and status file, to its outcome."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 OUT_OF_MEMORY = re.compile(
     r"out of memory|not enough memory|(can't|cannot) allocate memory"
-    # oneDNN and the loader of shared objects do not say what they lacked.
+    # oneDNN and the loader of shared objects do not name the missing resource.
     r"|could not create a primitive|failed to map segment",
     re.IGNORECASE,
 )
@@ -34,11 +34,11 @@ UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", 
 
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
-    """Train unless the folder holds the finished run; never raises, so that a sweep goes on.
+    """Train unless the folder holds the finished run; never raises, so a sweep continues.
 
     Args:
-        job: to be run.
-        sparse: whether standard output gets a line a minute only, and warnings; train.log gets all.
+        job: the job to run.
+        sparse: limit standard output to warnings and one line per minute; train.log gets everything.
     """
     if rank():
         return _assist(job)
@@ -68,7 +68,7 @@ def already(job: Job) -> Outcome | None:
 
 
 def failed(job: Job, error: BaseException) -> Outcome:
-    """The outcome of a job that ``error`` ended; a ValueError is a mistake in what was asked."""
+    """The outcome of a job ended by ``error``; a ValueError is an invalid argument."""
     of_memory = is_of_memory(error)
     mistake = isinstance(error, ValueError) and not of_memory
     outcome = _outcome(job, "failed", _described(error, job), 2 if mistake else 1)
@@ -76,12 +76,12 @@ def failed(job: Job, error: BaseException) -> Outcome:
 
 
 def stopped(job: Job, stop: Stopped) -> Outcome:
-    """The outcome of a job that a signal ended."""
+    """The outcome of a job ended by a signal."""
     return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
 
 
 def unreported(job: Job) -> Outcome:
-    """The outcome of a job that returned none: stopped where its folder says so, else not run."""
+    """The outcome of a job that returned none: stopped if its folder's status says so, else not run."""
     with suppress(DamagedError):
         if (now := status.read(job.folder)) and now.state == "stopped":
             return Outcome(job.name, now.state, now.error or "", now.status or 1, job.folder / layout.LOG)
@@ -89,14 +89,14 @@ def unreported(job: Job) -> Outcome:
 
 
 def lost(job: Job, message: str, log: Path) -> Outcome:
-    """The outcome of a job whose process ended without one, also in the status file of its folder."""
+    """The outcome of a job whose process ended without one; also written to its status file."""
     job.folder.mkdir(parents=True, exist_ok=True)
     status.write(job.folder, "failed", message, 1)
     return Outcome(job.name, "failed", message, 1, log)
 
 
 def is_of_memory(error: BaseException | None) -> bool:
-    """Whether ``error``, or an error that led to it, says that memory ran out."""
+    """Whether ``error``, or an error that caused it, says that memory ran out."""
     while error is not None:
         if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
             return True
@@ -105,7 +105,7 @@ def is_of_memory(error: BaseException | None) -> bool:
 
 
 def _is_of_download(error: BaseException) -> bool:
-    # Not imported: torch would be with it, which takes seconds, and such an error means that it is already.
+    # Not imported, which would import torch for seconds: such an error implies that it is imported already.
     errors = sys.modules.get("cnnpool.data.errors")
     return errors is not None and isinstance(error, errors.DownloadError)
 
@@ -156,7 +156,7 @@ def _run(job: Job) -> Outcome:
         status.write(job.folder, "stopped", outcome.message, outcome.status)
     except (Exception, SystemExit) as error:
         outcome = failed(job, error)
-        # On a full disk, or where somebody has put another folder, the terminal alone gets the message.
+        # On a full disk, or in a replaced folder, only the terminal gets the message.
         with suppress(OSError, LostError):
             if name:
                 layout.refuse_lost(job.folder, name)
@@ -180,7 +180,7 @@ def _assist(job: Job) -> Outcome:
 
 
 def _record(job: Job) -> None:
-    """Append the traceback of the exception that is being handled to the job's log."""
+    """Append the traceback of the current exception to the job's log."""
     if os.environ.get("CNNPOOL_TRACEBACK"):
         traceback.print_exc()
     with (job.folder / layout.LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:

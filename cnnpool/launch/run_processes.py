@@ -16,19 +16,19 @@ POLL_S = 0.5
 def run_processes(
     tasks: Sequence[Job], /, *, jobs: Workers | None = None, threads: Workers | None = None
 ) -> Iterator[Outcome]:
-    """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
+    """Yield outcomes as the jobs end; a signal is forwarded to the running jobs, which then finish.
 
     Args:
-        tasks: what to run. A single job prints here, several into ``output.log`` of their folders.
-        jobs: at once; null: one per core.
-        threads: of each process; null: the cores divided by the processes.
+        tasks: jobs to run. A single job prints here, several into ``output.log`` of their folders.
+        jobs: jobs at once; null: one per core.
+        threads: threads per process; null: the cores divided by the processes.
     """
     at_once, each = shares(tasks, jobs, threads)
     return _run(list(tasks), at_once, each)
 
 
 def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple[int, int]:
-    """(jobs at once, threads of each process) on this machine's cores."""
+    """(jobs at once, threads per process) on this machine's cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     devices = max(job.devices for job in tasks)
     at_once = min(jobs or max(cores // devices, 1), len(tasks))

@@ -1,4 +1,4 @@
-"""Run jobs in workers of a Ray cluster, one each, so that one crash stops no other job."""
+"""Run each job in a worker of a Ray cluster, so that one crash stops no other job."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ ANSWER_S = 10
 OWN = "local"
 LOST = "its machine left the cluster; the same command goes on"
 LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
-"""Of a Ray that is started for one sweep, whose jobs exchange nothing by it."""
+"""Limits of a Ray started for one sweep, whose jobs exchange nothing through it."""
 
 
 def run_ray(
@@ -32,16 +32,16 @@ def run_ray(
     threads: Workers = 1,
     gpus: Annotated[float, Ge(0), Le(1024)] = 0,
 ) -> Iterator[Outcome]:
-    """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
+    """Yield outcomes as the jobs end; a signal is forwarded to the running jobs, which then finish.
 
     Args:
-        tasks: what to run; their folders must be the same on every machine of the cluster.
-        address: of the cluster; null: that of ``RAY_ADDRESS``, or a Ray of this machine's own.
+        tasks: jobs to run; their folders must be the same on every machine of the cluster.
+        address: of the cluster; null: that of ``RAY_ADDRESS``, or a new Ray on this machine.
         threads: processors that each job reserves and uses.
-        gpus: that each job reserves.
+        gpus: GPUs that each job reserves.
 
     Raises:
-        ValueError: if Ray is not installed or does not answer, or a job wants more than there is.
+        ValueError: if Ray is not installed or does not respond, or a job needs more than there is.
     """
     if any(job.devices > 1 for job in tasks):
         raise ValueError("launch=ray runs each job on one device: leave fit.devices at 1")
@@ -54,7 +54,7 @@ def run_ray(
     def start(job: Job) -> None:
         running[work.options(name=job.name).remote(job, Path.cwd())] = job
 
-    # Installed after Ray's own handlers; ray.wait must not be interrupted by an exception.
+    # Installed after Ray's own handlers; exceptions must not interrupt ray.wait.
     with Signals() as signals:
         signals.patient = True
         for job in tasks:
@@ -101,7 +101,7 @@ def _connected(address: str | None, threads: int, gpus: float) -> Any:
 
 
 def _find_room(ray: Any, own: bool, threads: int, gpus: float) -> None:
-    """Refuse what this machine lacks, and name what no machine of a cluster has, which may grow."""
+    """Refuse resources that this machine lacks; report those missing in a cluster, which may grow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if any(threads <= has.get("CPU", 0) and gpus <= has.get("GPU", 0) for has in machines):
         return
@@ -113,7 +113,7 @@ def _find_room(ray: Any, own: bool, threads: int, gpus: float) -> None:
 
 
 def _knock(address: str) -> None:
-    """Refuse a HOST:PORT that does not answer; Ray itself would wait for minutes."""
+    """Refuse a HOST:PORT that does not respond; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -131,12 +131,12 @@ def _work(job: Job, folder: Path) -> Outcome:
 
 
 def _outcome(ray: Any, reference: Any, job: Job) -> Outcome | None:
-    """The outcome that a worker returned, or a failure if the worker was lost; None if its machine was."""
+    """The outcome returned by a worker, or a failure if the worker was lost; None if its machine was."""
     try:
         outcome: Outcome = ray.get(reference)
         return outcome
     except ray.exceptions.TaskCancelledError:
-        # Ray drops what a cancelled task returns.
+        # Ray drops the result of a cancelled task.
         return unreported(job)
     except ray.exceptions.NodeDiedError:
         return None

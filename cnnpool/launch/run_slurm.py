@@ -1,4 +1,4 @@
-"""Submit every job to a SLURM cluster by submitit."""
+"""Submit every job to a SLURM cluster with submitit."""
 
 import os
 import re
@@ -25,13 +25,13 @@ from cnnpool.run_folder.identity import asked, differences
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
-"""Between looks for results, between questions to the queue, and for cancelled jobs to save, in seconds."""
+"""Seconds between looks for results, between queue queries, and for cancelled jobs to save."""
 RECORDS = ".slurm"
-"""Folder below the output root for the scripts and outputs of submitit."""
+"""Folder below the output root for submitit's scripts and outputs."""
 REQUEUES, IN_VAIN = 1000, 3
-"""Times that a job may run out of time and go on; those in a row without a new checkpoint."""
+"""Most requeues of a job after timeouts; most in a row without a new checkpoint."""
 OURS = ("array", "error", "job-name", "open-mode", "output", "signal", "wrap")
-"""Options of sbatch that are not the user's."""
+"""Options of sbatch that users cannot set."""
 
 
 def run_slurm(
@@ -50,21 +50,21 @@ def run_slurm(
     sbatch: Table | None = None,
     cluster: Literal["slurm", "local", "debug"] = "slurm",
 ) -> Iterator[Outcome]:
-    """Outcomes as the jobs end; a signal cancels those that wait or run.
+    """Yield outcomes as the jobs end; a signal cancels waiting and running jobs.
 
-    A job whose time is up, or that gives way to another, saves, is queued again, and goes on from there.
+    A job that times out or is preempted saves, is requeued, and resumes.
     Jobs that a killed command has left in the queue are waited for, not submitted again.
 
     Args:
-        tasks: what to run; their folders must be the same on every node.
-        jobs: at once.
-        threads: processors of each job.
-        timeout_min: after which a job is queued again, in minutes; 90 seconds before it saves.
-        mem_gb: memory of each job in GB.
-        gpus: of each job.
+        tasks: jobs to run; their folders must be the same on every node.
+        jobs: jobs at once.
+        threads: processors per job.
+        timeout_min: time limit after which a job is requeued, in minutes; it saves 90 seconds before.
+        mem_gb: memory per job, in GB.
+        gpus: GPUs per job.
         partition, account, qos, constraint: of the queue, as for ``sbatch``; null: the cluster's own.
         sbatch: further options of ``sbatch`` by name, such as ``{gres: gpu:1}``.
-        cluster: slurm, or to try it without a queue: local (processes of this machine) or debug (this one).
+        cluster: slurm, or to test without a queue: local (processes of this machine) or debug (this one).
 
     Raises:
         ValueError: if submitit or SLURM is missing, or the queue refuses the jobs.
@@ -98,7 +98,7 @@ def _options(sbatch: Mapping[str, Any]) -> dict[str, Any]:
     for key in sbatch:
         if not re.fullmatch("[a-z][a-z-]*", key) or key in OURS:
             raise ValueError(f"launch.sbatch.{key}: not an option of sbatch that can be set here")
-    # Some sites requeue no job that does not ask for it.
+    # Some sites requeue a job only if it asks for it.
     return {"requeue": True} | {key: value for key, value in sbatch.items() if value is not False}
 
 
@@ -117,12 +117,12 @@ def _executor(job: Job, cluster: str) -> Any:
 
 
 class Sweep:
-    """Jobs on their way through the queue.
+    """Submitted jobs of a sweep.
 
     Args:
-        executor: of submitit.
-        at_once: how many jobs run at once.
-        threads: of each.
+        executor: submitit's executor.
+        at_once: number of jobs that run at once.
+        threads: threads per job.
     """
 
     def __init__(self, executor: Any, at_once: int, threads: int):
@@ -133,11 +133,11 @@ class Sweep:
         self._running: dict[Any, Job] = {}
 
     def outcomes(self, waiting: list[Job]) -> Iterator[Outcome]:
-        """Outcomes of ``waiting`` as the jobs end."""
+        """Yield outcomes of ``waiting`` as the jobs end."""
         waiting, room = self._left_by_others(waiting), self._at_once // 2
         stop: Stopped | None = None
         with Signals() as signals:
-            # Neither a submission nor a question to the queue is to be interrupted by an exception.
+            # Exceptions must not interrupt a submission or a query of the queue.
             signals.patient = True
             while self._running or (waiting and not stop):
                 if waiting and len(self._running) <= room:
@@ -157,7 +157,7 @@ class Sweep:
             raise stop
 
     def _submit(self, waiting: list[Job]) -> int:
-        """Submit an array of jobs, and return how many may run still when the next one is."""
+        """Submit an array of jobs; returns how many may still run when the next one is submitted."""
         from submitit.core.utils import FailedJobError
 
         running = len(self._running)
@@ -165,7 +165,7 @@ class Sweep:
         while True:
             chunk = waiting[: self._most]
             try:
-                # submitit prints what sbatch says, too.
+                # submitit also prints sbatch's messages.
                 with redirect_stderr(StringIO()), self._executor.batch():
                     submitted = [self._executor.submit(Task(job, Path.cwd(), self._threads)) for job in chunk]
                 break
@@ -182,7 +182,7 @@ class Sweep:
         return self._at_once // 2
 
     def _left_by_others(self, waiting: list[Job]) -> list[Job]:
-        """``waiting`` without the jobs that a killed command has left in the queue, now this one's."""
+        """``waiting`` without the jobs left in the queue by a killed command, which this sweep adopts."""
         if not self._queued:
             return waiting
         from submitit import SlurmJob
@@ -201,7 +201,7 @@ class Sweep:
         return list(rest.values())
 
     def _ended(self, stop: Stopped | None) -> list[tuple[Any, str]]:
-        """Jobs that have left a result, or have ended without one, and the state in which they did."""
+        """Jobs with a result, or that have ended without one, and their final state."""
         if not self._queued:
             return [(one, one.state) for one in self._running if one.done()]
         done = [one for one in self._running if one.paths.result_pickle.exists()]
@@ -222,11 +222,11 @@ class Sweep:
 
 
 def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outcome | None:
-    """The result of a job, or a failure; None for one that was cancelled before it began."""
+    """The result of a job, or a failure; None for one that was cancelled before it started."""
     from submitit import DebugJob
     from submitit.core.utils import FailedJobError
 
-    # Without a result submitit asks the cluster's accounts for ever.
+    # Without a result submitit queries the cluster's accounting forever.
     if submitted.paths.result_pickle.exists() or isinstance(submitted, DebugJob):
         with suppress(FailedJobError):
             outcome: Outcome = submitted.result()
@@ -244,9 +244,9 @@ class Task:
     """A job as submitit stores it, calls it on a node, and requeues it after a timeout.
 
     Args:
-        job: to be run.
+        job: the job to run.
         folder: the working directory of the sweep.
-        threads: of torch.
+        threads: torch's threads.
     """
 
     def __init__(self, job: Job, folder: Path, threads: int):
@@ -272,18 +272,18 @@ class Task:
             message = f"its time was up {IN_VAIN} times before it could save: raise launch.timeout_min"
             return lost(self.job, message, outcome.log)
         if outcome.status == 128 + signal.SIGTERM and slurm_queue.comes_back():
-            # Without a result, which would be this job's last word.
+            # Without a result, which would be final for this job.
             sys.exit(outcome.status)
         return outcome
 
     def checkpoint(self) -> Any:
-        """The same job, which goes on from its own checkpoint."""
+        """The same job, which resumes from its own checkpoint."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
     def _saved(self) -> int:
-        """When it saved last, in nanoseconds since 1970; 0: never."""
+        """Time of the last save, in nanoseconds since 1970; 0: never."""
         with suppress(OSError):
             return (self.job.folder / layout.CHECKPOINTS / layout.LAST).stat().st_mtime_ns
         return 0

@@ -1,4 +1,4 @@
-"""The ways to run jobs by name: the choices of ``launch``."""
+"""The ways to run jobs, by name: the choices of ``launch``."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,9 +9,9 @@ from cnnpool.launch.run_ray import run_ray
 from cnnpool.launch.run_slurm import run_slurm
 
 Runner = Callable[..., Iterator[Outcome]]
-"""Jobs in, outcomes out as they end; keyword-only parameters are the options of ``conf/launch``.
+"""Takes jobs and yields outcomes as they end; keyword-only parameters are the options of ``conf/launch``.
 
-A signal is raised inside as ``Stopped``: a runner passes it on to the jobs that run, waits for them, and
+A signal is raised inside as ``Stopped``: a runner forwards it to the running jobs, waits for them, and
 raises it again.
 """
 RUNNERS: dict[str, Runner] = {

@@ -1,4 +1,4 @@
-"""``cnnpool train --help``, ``--cfg`` and ``--info``: what can be chosen and set, and how it is composed."""
+"""``cnnpool train --help``, ``--cfg`` and ``--info``: available choices and options, and composition."""
 
 import logging
 import sys
@@ -78,7 +78,7 @@ def _described(room: str, name: str) -> Mapping[str, Option]:
     try:
         return options_of(room, name)
     except KeyError:
-        # Of an installed package, which is not imported for a help.
+        # An option of an installed package, which is not imported for help.
         return {}
 
 
@@ -96,7 +96,7 @@ def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Option]
 
 
 def _line(left: str, right: str, column: int = COLUMN) -> str:
-    """``left``, and from the column on ``right``, which goes on below itself."""
+    """``left``, and from the given column on ``right``, with its further lines indented."""
     indent = " " * column
     lines = textwrap.wrap(right, WIDTH, initial_indent=indent, subsequent_indent=indent) or [indent]
     start = f"  {left}"
@@ -115,11 +115,11 @@ def show_configuration(
     Args:
         request: the command line.
         kind: job (without Hydra's own settings), hydra (these alone) or all.
-        package: only this part, such as ``pool``.
-        resolve: follow the references.
+        package: show only this part, such as ``pool``.
+        resolve: resolve the references.
 
     Raises:
-        ValueError: if it cannot be composed, or has no such part.
+        ValueError: if it cannot be composed or has no such part.
     """
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
@@ -150,7 +150,7 @@ def show_composition(request: Request, kind: str) -> None:
     before, level = list(root.handlers), root.level
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
-        # Raises on errors, where Hydra's own report would end the process.
+        # Raises on errors, whereas Hydra's own report would end the process.
         composed = composer.job(parse(request.overrides)).hydra.overrides
         lines = [*composed.hydra, *composed.task]
         hydra = GlobalHydra.instance().hydra

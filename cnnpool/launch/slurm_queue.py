@@ -1,4 +1,4 @@
-"""SLURM's queue by its own commands: which jobs are in it, what it allows, and how a job of it ends."""
+"""SLURM's queue through its own commands: its jobs, its limits, and how its jobs end."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 from cnnpool.system.progress import make_way
 
 NAME = "cnnpool"
-"""Of every job in the queue."""
+"""Name of every job in the queue."""
 ANSWER_S = 60
 LOST = "lost"
-"""The state of a job that the queue does not list any more."""
+"""State of a job that the queue no longer lists."""
 ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -25,33 +25,33 @@ ENDED = {
     "TIMEOUT",
 }
 TO_COME = {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "None", "Priority", "Resources"}
-"""Reasons to wait that pass by themselves."""
+"""Reasons to wait that resolve by themselves."""
 
 
 def ask(*words: str) -> str | None:
-    """The output of a command of SLURM's; None if it fails, as where the controller does not answer."""
+    """The output of a SLURM command; None if it fails, for example if the controller does not respond."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # Of a single job that it has forgotten, squeue says that the number is invalid.
+    # For a single forgotten job, squeue reports an invalid number.
     return done.stdout if done.returncode == 0 or "Invalid job id" in done.stderr else None
 
 
 class Queue:
-    """The jobs in the queue, asked for all at once; it says once why jobs wait for what does not come."""
+    """The jobs in the queue, queried together; reports once why jobs wait for what does not come."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._absent: set[str] = set()
 
     def ended(self, ids: Collection[str], *, sure: bool = True) -> dict[str, str]:
-        """The jobs that have ended, and in which state, or that the queue has lost.
+        """The jobs that have ended, with their state, or that the queue has lost.
 
         Args:
-            ids: of jobs, or of elements of arrays, such as ``12_3``.
-            sure: whether they must have been so at the call before, too: a job that is being queued again
-                looks ended for a moment.
+            ids: of jobs, or of array elements, such as ``12_3``.
+            sure: require the same in the previous call: a job that is being requeued briefly looks
+                ended.
         """
         arrays = sorted({one.partition("_")[0] for one in ids})
         listed = ask("squeue", "-h", "-r", "-t", "all", "-j", ",".join(arrays), "-o", "%i|%T|%r")
@@ -71,21 +71,21 @@ class Queue:
 
 
 def own() -> list[str]:
-    """The ids of this user's jobs of ours that wait or run."""
+    """The ids of this user's waiting or running cnnpool jobs."""
     listed = ask("squeue", "-h", "-r", "-u", str(os.getuid()), "-n", NAME, "-o", "%i")
     return (listed or "").split()
 
 
 def most_in_array(default: int = 1000) -> int:
-    """How many jobs the cluster takes in one array."""
+    """The most jobs that the cluster allows in one array."""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "", re.MULTILINE)
     return max(1, int(found[1])) if found else default
 
 
 def comes_back() -> bool:
-    """Whether this job, asked to end, is queued again: it gives way to another, or was told so by hand.
+    """Whether this job, when asked to end, is requeued: it is preempted, or was requeued by hand.
 
-    One that gives way would count as completed once it ends, so it is queued here. A cancelled one is not.
+    A preempted job would count as completed once it ends, so it is requeued here. A cancelled one is not.
     """
     job = os.environ.get("SLURM_JOB_ID", "")
     shown = ask("scontrol", "show", "job", "-o", job) if job else None

@@ -1,4 +1,4 @@
-"""Run the jobs of one command as ``launch`` says, with a line for each as it ends."""
+"""Run the jobs of one command as ``launch`` says, printing a line for each as it ends."""
 
 import os
 import sys
@@ -23,9 +23,9 @@ from cnnpool.tables import printable
 
 
 def run_all(jobs: Sequence[Job]) -> int:
-    """Run every job whose settings are no mistake, and return the exit status of the command.
+    """Run every valid job, and return the exit status of the command.
 
-    How each of them ended is printed.
+    Prints how each job ended.
     """
     outcomes: list[Outcome] = []
     valid = [job for job in jobs if not job.mistake]
@@ -43,13 +43,13 @@ def run_all(jobs: Sequence[Job]) -> int:
 
 
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """Run ``jobs`` as the first of them asks; several leave their plan until all have ended."""
+    """Run ``jobs`` with the launcher of the first; several leave their plan until all have ended."""
     outcomes = _launched(jobs)
     return outcomes if len(jobs) == 1 or rank() else _planned(_reported(outcomes, jobs), jobs)
 
 
 def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """``outcomes`` as they come, each with a line: its result, the mean of its choice, the time left."""
+    """``outcomes`` as they come, each printed as a line: result, mean of its choice, time left."""
     shared = os.path.commonpath([job.name for job in jobs])
     names = {job.name: os.path.relpath(job.name, shared or ".") for job in jobs}
     width, begun, trained = max(map(len, names.values())), time.monotonic(), 0
@@ -61,7 +61,7 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
         words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
         shown |= {outcome.message} - {""}
         if outcome.accuracy is not None:
-            # Seeds of one choice lie side by side.
+            # Seeds of one choice have the same parent folder.
             own = scores[os.path.dirname(outcome.run)]
             own.append(100 * outcome.accuracy)
             words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
@@ -87,7 +87,7 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     alone = len(jobs) == 1 and jobs[0].devices == 1 and not options.get("threads")
     if in_group() or (name == "processes" and alone):
         return run_here(jobs)
-    # Late: a plain run loads no other way to run jobs.
+    # Imported late: a plain run needs no other launcher.
     from cnnpool.launch.runners import RUNNERS
 
     if name == "local":
@@ -99,7 +99,7 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
 
 
 def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """``outcomes`` as they come, and on a terminal how many of several ``jobs`` have ended."""
+    """``outcomes`` as they come; on a terminal, also count how many of several ``jobs`` have ended."""
     shown = len(jobs) > 1 and sys.stderr.isatty()
     with Progress("training", len(jobs), "jobs") if shown else nullcontext() as progress:
         for outcome in outcomes:
@@ -109,7 +109,7 @@ def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outco
 
 
 def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
-    """Print how many ended how; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
+    """Print how many jobs ended how; return 0 if all are done, 2 if all failures are mistakes, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
         counts = Counter(outcome.state for outcome in outcomes)
@@ -134,7 +134,7 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
 
 
 def _failure(same: Sequence[Outcome], sweep: bool) -> str:
-    """A line on how one job, or several in the same way, did not end well."""
+    """A line on how one job, or several in the same way, failed."""
     first = same[0]
     kind = "stopped" if first.state == "stopped" else "error"
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
@@ -144,7 +144,7 @@ def _failure(same: Sequence[Outcome], sweep: bool) -> str:
 
 
 def _next(folders: Sequence[Path]) -> str:
-    """Where the results of the finished jobs lie, and what to type to look at them."""
+    """The location of the finished jobs' results, and the command that shows them."""
     if not folders:
         return ""
     folder = from_here(Path(os.path.commonpath([folder.absolute() for folder in folders])))

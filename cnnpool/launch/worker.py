@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 GRACE_S = 10.0
-"""How long the other processes of a training may take to end by themselves once one of them has failed."""
+"""Seconds that other processes of a training may take to end after one has failed."""
 UNKNOWN = 255
-"""The exit status that multiprocessing gives to a process once the server that forked it is gone."""
+"""Exit status that multiprocessing reports for a process once the server that forked it is gone."""
 
 
 def start_method(threads: int) -> "ForkServerContext | SpawnContext":
     """How processes start: as forks of a server on Linux, elsewhere as new interpreters.
 
-    The server imports what every job needs, once, and has used neither torch's threads nor a GPU, so that a
-    fork of it is safe whatever this process has done. Nothing is imported from the working directory.
+    The server imports the modules that every job needs, once, and uses neither torch's threads nor a GPU, so
+    forking it is safe whatever this process has done. Nothing is imported from the working directory.
 
     Args:
-        threads: of torch in each process, >= 1.
+        threads: torch's threads in each process, >= 1.
     """
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     if sys.platform != "linux":
@@ -71,7 +71,7 @@ class Rank:
     def send_signal(self, signum: int) -> None:
         """Send a signal to the process unless it has ended.
 
-        Its pipe tells that. ``process`` cannot once the server that forked it is gone.
+        Relies on its pipe: ``process`` knows nothing once the server that forked it is gone.
         """
         if self.outcome is None and self.process.pid and not self.reports.poll():
             with suppress(ProcessLookupError):
@@ -86,9 +86,9 @@ class Worker:
     """The processes of one job, one per device: polled, signalled and killed together.
 
     Args:
-        job: to be run.
+        job: the job to run.
         context: of :func:`start_method`.
-        threads: of torch in each process.
+        threads: torch's threads in each process.
         output: file to which their output is appended; None: this process's own output.
 
     Raises:
@@ -166,7 +166,7 @@ class Worker:
             rank.process.join(GRACE_S)
         first = ended[0]
         failed = [(rank, outcome) for rank, outcome in ended if outcome.status]
-        # The death of a process is noticed after the errors that it causes in the others.
+        # The death of a process is noticed after the errors that it causes in others.
         cause, outcome = min(
             failed, key=lambda end: (end[0].killed, not end[0].died, end[0].time), default=first
         )
@@ -203,7 +203,7 @@ def _work(
 ) -> None:
     """The main function of a job's process."""
     if hasattr(os, "setsid"):
-        # In a session of its own: Ctrl-C reaches it through its parent only.
+        # In a separate session: Ctrl-C reaches it through its parent only.
         os.setsid()
     Thread(target=_end_with_parent, daemon=True).start()
     os.environ |= environment
@@ -228,7 +228,7 @@ def _work(
 
 
 def _end_with_parent() -> None:
-    """Save and stop, as at SIGTERM, when the process that waits for this job is killed."""
+    """Save and stop, as on SIGTERM, when the process that waits for this job is killed."""
     parent = parent_process()
     if parent:
         parent.join()

@@ -1,4 +1,4 @@
-"""Callbacks and metrics for anyone's Lightning Trainer and LightningModule."""
+"""Callbacks and metrics for any Lightning Trainer and LightningModule."""
 
 from cnnpool.lightning.callbacks import Aliasing, Cost, GradientRouting, ShiftInvariance
 from cnnpool.lightning.metrics import GradientSparsity, ShiftConsistency

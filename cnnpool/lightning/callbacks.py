@@ -1,4 +1,4 @@
-"""The probes of downsampling as callbacks for anyone's Trainer."""
+"""The downsampling probes as callbacks for any Trainer."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,9 @@ class GradientRouting(ProbeCallback):
 
     Args:
         samples: images of the probe batch, >= 1; coverage depends on it.
-        epsilon: a gradient under epsilon times the sample's largest counts as small, 0..1.
+        epsilon: a gradient below epsilon times the sample's largest counts as small, 0..1.
         pictures: draw the gradient of eight images at every stage, ``maps/gradient_routing``.
-        options: those of ``ProbeCallback``.
+        options: options of ``ProbeCallback``.
     """
 
     SHOWN = 8
@@ -49,9 +49,9 @@ class ShiftInvariance(ProbeCallback):
         presets: protocols by name, as in ``cnnpool.probe.consistency.PRESETS``.
         samples: images of the probe batch, >= 2.
         max_shift_px: largest shift of the stage measures and of the picture, in pixels, >= 1.
-        map_samples: images of the picture of the accuracy under every shift, ``maps/accuracy_over_shifts``,
-            which takes (2 max_shift_px + 1)^2 forward passes of each, >= 0; 0: none.
-        options: those of ``ProbeCallback``.
+        map_samples: images for the picture of the accuracy under every shift, ``maps/accuracy_over_shifts``,
+            with (2 max_shift_px + 1)^2 forward passes each, >= 0; 0: none.
+        options: options of ``ProbeCallback``.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Aliasing(ProbeCallback):
 
     Args:
         samples: images of the probe batch, >= 1.
-        options: those of ``ProbeCallback``.
+        options: options of ``ProbeCallback``.
     """
 
     def __init__(self, *, samples: int = 16, **options: Any):
@@ -98,7 +98,7 @@ class Cost(ProbeCallback):
 
     Args:
         samples: images of the probe batch, >= 1.
-        options: those of ``ProbeCallback``.
+        options: options of ``ProbeCallback``.
     """
 
     def __init__(self, *, samples: int = 32, **options: Any):

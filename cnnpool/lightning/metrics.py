@@ -16,14 +16,14 @@ class ShiftConsistency(Metric):
     """Pairs of shifted views with the same top-1 class, divided by all pairs (Zhang 2019).
 
     Args:
-        preset: the protocol by which pairs are drawn, a name in ``cnnpool.probe.consistency.PRESETS``.
-        seed: of the drawn shifts; every update draws others.
-        mean, std: by channel, by which images in 0..1 were normalised, so that black enters in ``aps_crop``,
-            ``lps_crop`` and ``tips_fill``. Without them the least value of each channel enters.
-        options: those of ``torchmetrics.Metric``.
+        preset: the protocol for drawing pairs, a name in ``cnnpool.probe.consistency.PRESETS``.
+        seed: seed of the drawn shifts; every update draws new ones.
+        mean, std: normalisation of images in 0..1, by channel, so that black enters in ``aps_crop``,
+            ``lps_crop`` and ``tips_fill``. Without them the smallest value of each channel enters.
+        options: options of ``torchmetrics.Metric``.
 
     Raises:
-        ValueError: for an unknown preset, or one of mean and std alone.
+        ValueError: for an unknown preset, or if only one of mean and std is given.
     """
 
     is_differentiable = False
@@ -52,7 +52,7 @@ class ShiftConsistency(Metric):
         self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, model: nn.Module, images: Tensor) -> None:
-        """Add one pair per image of (N, C, H, W); ``model`` is left as found.
+        """Add one pair per image of (N, C, H, W); ``model`` is left unchanged.
 
         Raises:
             ValueError: if images of this size cannot be measured by the preset, or the model returns no
@@ -60,7 +60,7 @@ class ShiftConsistency(Metric):
         """
         if reason := refusal(model, self.preset, images):
             raise ValueError(reason)
-        # Large and odd, so that no update of one seed repeats the draws of another seed's.
+        # Large and odd, so that updates of different seeds never share draws.
         seed = self.seed * 1_000_003 + int(self.pairs)
         black = images.amin((0, 2, 3)) if self.black is None else self.black
         with examined(model), torch.no_grad():
@@ -77,7 +77,7 @@ class GradientSparsity(Metric):
     """Entries of gradients that are exactly zero, divided by all entries.
 
     Args:
-        options: those of ``torchmetrics.Metric``.
+        options: options of ``torchmetrics.Metric``.
     """
 
     is_differentiable = False

@@ -1,4 +1,4 @@
-"""A fixed batch for probes, collected from the batches that pass by anyway, in the form that probes take."""
+"""A fixed batch for probes, collected from the training's own batches, in the form that probes take."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ def first_two(batch: Any) -> tuple[Tensor, Tensor]:
 
 
 def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """``images`` (N, C, H, W) as they are and ``labels`` (N,) as int64.
+    """``images`` (N, C, H, W) unchanged, and ``labels`` (N,) as int64.
 
     Raises:
-        ValueError: if the images are no floating-point maps, or the labels no class of each image.
+        ValueError: if the images are not floating-point maps, or the labels are not one class per image.
     """
     if not (isinstance(images, Tensor) and images.ndim == 4 and images.is_floating_point()):
         raise ValueError(
@@ -46,14 +46,14 @@ def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
 
 
 def mixed(labels: Any) -> bool:
-    """Whether ``labels`` are shares of classes (N, K), as mixup and CutMix make them."""
+    """Whether ``labels`` are shares of classes (N, K), as from mixup and CutMix."""
     return (
         isinstance(labels, Tensor) and labels.is_floating_point() and labels.ndim == 2 and labels.shape[1] > 1
     )
 
 
 def described(value: Any) -> str:
-    """The type of ``value``, and of a tensor its dtype and shape."""
+    """The type of ``value``; for a tensor also its dtype and shape."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
     return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
@@ -63,7 +63,7 @@ def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tupl
     """Black and white, (C,) each, in images normalised by ``mean`` and ``std``; None without either.
 
     Raises:
-        ValueError: for one without the other.
+        ValueError: if only one of them is given.
     """
     if mean is None and std is None:
         return None
@@ -76,7 +76,7 @@ class BatchCollector:
     """The first ``samples`` images and labels of the batches added, kept on the CPU.
 
     Args:
-        samples: images wanted, >= 1.
+        samples: number of images to collect, >= 1.
         unpack: from a batch to (images, labels).
 
     Raises:
@@ -89,12 +89,12 @@ class BatchCollector:
         self.samples = samples
         self.unpack = unpack
         self.count = 0
-        """Images kept."""
+        """Number of collected images."""
         self._parts: list[tuple[Tensor, Tensor]] = []
         self._closed = False
 
     def add(self, batch: Any) -> None:
-        """Keep the first images of ``batch``, as many as are still missing.
+        """Collect the first images of ``batch``, as many as are still missing.
 
         Raises:
             ValueError: if they are not ``measurable``.
@@ -108,7 +108,7 @@ class BatchCollector:
             self.count += len(part[0])
 
     def close(self) -> None:
-        """Keep no more images if there are any: a second pass over the loader would bring them again."""
+        """Stop collecting if there are images: a second pass over the loader would repeat them."""
         self._closed = self.count > 0
 
     def batch(self) -> tuple[Tensor, Tensor]:
@@ -123,11 +123,11 @@ class BatchCollector:
         return torch.cat(images), torch.cat(labels)
 
     def state_dict(self) -> dict[str, Any]:
-        """The images and labels kept, and whether more may follow."""
+        """The collected images and labels, and whether more may follow."""
         return {"batch": self.batch() if self.count else None, "closed": self._closed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state_dict``."""
+        """Resume from ``state_dict``."""
         self._parts = [state["batch"]] if state["batch"] else []
         self.count = sum(len(images) for images, _ in self._parts)
         self._closed = state["closed"]

@@ -1,4 +1,4 @@
-"""Any probe as a callback: measured at the end of an epoch, logged by the Trainer's own loggers."""
+"""Any probe as a callback: measured at the end of an epoch, logged by the Trainer's loggers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,36 +32,36 @@ NETWORK = "pass network=, a function from the LightningModule to the module that
 
 
 class ProbeCallback(Callback):
-    """Any probe, read after every few epochs on the same images, on the first process.
+    """Runs any probe after every few epochs on the same images, on the first process.
 
-    The images are the first ones that validation sees, or training where there is no validation: nothing is
-    loaded a second time. Weights, buffers, gradients, modes and random generators are left as found, so a
-    training with the callback ends in the same bits as one without it. Parameters are measured as the
-    Trainer holds them, in the precision they have, without autocast. Compiled modules run uncompiled
+    The images are the first ones seen in validation, or in training if there is no validation: no image is
+    loaded twice. Weights, buffers, gradients, modes and random generators are restored, so a
+    training with the callback is bit-identical to one without it. Parameters are measured as the
+    Trainer holds them, in their precision, without autocast. Compiled modules run uncompiled
     meanwhile.
 
     A network or batch that cannot be measured is refused before the first training step. An error in a later
-    measurement is a warning: the callback then measures no more, and the training goes on.
+    measurement gives a warning: the callback then stops measuring, and the training continues.
 
     Args:
         probe: e.g. ``cnnpool.probe.LieDerivative()``.
         samples: images of the probe batch, >= 1.
-        every_epochs: read after every so many epochs, >= 1.
+        every_epochs: measure after every this many epochs, >= 1.
         stages: dotted names of the downsampling modules, or the modules by name; None: found by a dry run,
-            as ``cnnpool.swap`` finds them.
+            as in ``cnnpool.swap``.
         network: from the LightningModule to the module that turns images into logits; None: itself.
         unpack: from a batch of the loader to (images, labels); by default its first two items.
         batch: (images, labels), or a ``cnnpool.probe.Batch``, in place of the loader's images.
-        mean, std: by channel, by which the images in 0..1 were normalised, so that a black pixel is known.
-            Without them the least value of each channel in the probe batch stands for black.
+        mean, std: normalisation of images in 0..1, by channel, which gives the value of a black pixel.
+            Without them the smallest value of each channel in the probe batch is black.
 
-    ``latest`` is the probe's latest result, ``values`` its numbers by tag. Loggers get them at
+    ``latest`` is the probe's latest result, ``values`` its numbers by tag. Loggers receive them at
     ``trainer.global_step``, and ``trainer.callback_metrics`` has them, in every process. They are part of
-    the callback's state in a checkpoint, and so are images that came from training.
+    the callback's state in a checkpoint, and so are images collected in training.
 
     Raises:
-        ValueError: if an argument is out of range, or, before the first training step, if a stage has no such
-            name, a batch, its labels or the network's output have a form that cannot be measured, or the
+        ValueError: if an argument is out of range, or, before the first training step, if a stage name does
+            not exist, a batch, its labels or the network's output have a form that cannot be measured, or the
             strategy shards the parameters (FSDP, tensor parallel, ZeRO 3).
     """
 
@@ -93,7 +93,7 @@ class ProbeCallback(Callback):
 
     @property
     def state_key(self) -> str:
-        """Of one callback among several, as Lightning asks of those that have a state."""
+        """Identifies one callback among several, as Lightning requires of callbacks with a state."""
         return self._key
 
     @property
@@ -105,7 +105,7 @@ class ProbeCallback(Callback):
     def figures(
         self, network: nn.Module, stages: Stages, batch: Batch, result: Mapping[str, Any]
     ) -> Mapping[str, "Figure"]:
-        """Pictures by tag, for loggers that take pictures; none here."""
+        """Pictures by tag, for loggers that support pictures; none here."""
         return {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -120,7 +120,7 @@ class ProbeCallback(Callback):
         self._checked = self._failed = False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Of a checkpoint.
+        # Values from a checkpoint.
         self._publish(trainer)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -133,7 +133,7 @@ class ProbeCallback(Callback):
         if not self._checked:
             images, labels = self._collected.unpack(batch)
             if trainer.enable_validation and mixed(labels):
-                # Validation, whose images are measured, mixes none.
+                # The images come from validation, which does not mix them.
                 labels = labels.argmax(1)
             self._check(trainer, pl_module, *measurable(images, labels))
 
@@ -211,7 +211,7 @@ class ProbeCallback(Callback):
 
     def _check(self, trainer: Trainer, module: LightningModule, images: Tensor, labels: Tensor) -> None:
         self._checked = True
-        # Validation makes tensors that no gradient may reach.
+        # Validation creates inference tensors, which do not support gradients.
         with torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
             images = trainer.precision_plugin.convert_input(images[:2].clone().to(module.device))
             network = self.network(module) if self.network else module
@@ -242,7 +242,7 @@ class ProbeCallback(Callback):
         return self.stages if isinstance(self.stages, Mapping) else named_stages(network, self.stages)
 
     def _publish(self, trainer: Trainer) -> None:
-        """The values where EarlyStopping and ModelCheckpoint look, which ``log`` would round."""
+        """Put the values where EarlyStopping and ModelCheckpoint read them; ``log`` would round them."""
         metrics = {tag: torch.tensor(value, dtype=torch.float64) for tag, value in self.values.items()}
         trainer.callback_metrics.update(metrics)
 
@@ -255,7 +255,7 @@ def check(
     Args:
         images: a few, (N, C, H, W), on the network's device.
         labels: int64, N or more.
-        find: the stages of ``network``.
+        find: returns the stages of ``network``.
 
     Raises:
         ValueError: in one sentence with the remedy.
@@ -294,7 +294,7 @@ def _line(error: Exception) -> str:
 
 
 def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> bool:
-    """Log ``figure``; returns whether the logger takes pictures: TensorBoard, Weights & Biases, MLflow."""
+    """Log ``figure``; returns whether the logger supports it: TensorBoard, Weights & Biases, MLflow."""
     if hasattr(logger, "log_image"):
         logger.log_image(key=tag, images=[figure], step=step)
         return True

@@ -1,4 +1,4 @@
-"""Backbones, built with a pool per stage and a readout."""
+"""Backbones with a pool per stage and a readout."""
 
 from collections.abc import Callable
 from typing import Any

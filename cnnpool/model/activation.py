@@ -1,4 +1,4 @@
-"""Activations of the backbones: pointwise ones, and those that do not alias."""
+"""Activations of the backbones: pointwise ones, and alias-free ones."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Activation = Literal["relu", "gelu", "silu", "alias_free", "alias_free_relu", "alias_free_gelu"]
-"""alias_free: a learnt parabola at twice the resolution (Michaeli 2023); the others as they are called."""
+"""alias_free: a learnt parabola at twice the resolution (Michaeli 2023); the others as named."""
 
 
 def activate(name: Activation, channels: int) -> nn.Module:
@@ -20,8 +20,8 @@ def activate(name: Activation, channels: int) -> nn.Module:
 class Parabola(nn.Module):
     """a + b x + c x^2 with a, b, c learnt for each channel (Michaeli 2023, arXiv:2303.08085).
 
-    They start at the parabola nearest to ReLU in the mean square over standard normal x, which is what
-    batch normalisation hands on: a = c = 1/sqrt(8 pi), b = 1/2.
+    Initialised to the parabola nearest to ReLU in the mean square over standard normal x, the output of
+    batch normalisation: a = c = 1/sqrt(8 pi), b = 1/2.
 
     Args:
         channels: C of (N, C, H, W).
@@ -42,11 +42,11 @@ class Parabola(nn.Module):
 class AliasFree(nn.Module):
     """An activation at twice the resolution, between ideal filters (Karras 2021; Michaeli 2023).
 
-    The map counts as periodic. It is interpolated to 2H x 2W, which adds no frequency; ``inner`` acts on each
-    value; frequencies from the Nyquist frequency of the H x W map on are removed, and every second pixel is
-    kept. A product of two frequencies below 1/2 cycle per pixel is below 1: for a parabola nothing aliases,
-    and the layer commutes with shifts by any fraction of a pixel. With any other ``inner`` less aliases than
-    without. The Nyquist frequency of an even size, whose phase no sampled map holds, is removed on the way.
+    The map is treated as periodic. It is interpolated to 2H x 2W, which adds no frequency; ``inner`` acts on
+    each value; frequencies from the Nyquist frequency of the H x W map on are removed, and every second pixel
+    is kept. A product of two frequencies below 1/2 cycle per pixel is below 1: a parabola causes no aliasing,
+    and the layer commutes with shifts by any fraction of a pixel. Any other ``inner`` aliases less than
+    without. The Nyquist frequency of an even size, whose phase no sampled map determines, is also removed.
 
     Args:
         inner: acts on each value of (N, C, 2H, 2W).
@@ -68,7 +68,7 @@ class AliasFree(nn.Module):
 def interpolation(length: int, like: Tensor) -> Tensor:
     """Matrix (2 length, length) that doubles the samples of a periodic signal without its Nyquist frequency.
 
-    Half its transpose removes all that the samples cannot hold and keeps every second of them.
+    Half its transpose removes everything that the samples cannot represent and keeps every second sample.
     """
     frequency = torch.arange(-(-length // 2), device=like.device)
     places = torch.arange(2 * length, device=like.device)
@@ -80,7 +80,7 @@ def interpolation(length: int, like: Tensor) -> Tensor:
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """``rows`` x ``columns``^T for each channel, in the memory format of ``x``."""
+    """Apply ``rows`` x ``columns``^T to each channel, in the memory format of ``x``."""
     last = x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
     y = torch.einsum("mh,nchw->ncmw", rows, F.linear(x, columns))
     return y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)

@@ -78,8 +78,8 @@ class Airbench(Cnn):
 class Whitening(nn.Module):
     """(N, C, H, W) -> (N, 8 C, H - 1, W - 1): 2x2 patches along each of their principal axes, and minus that.
 
-    Divided by the standard deviation along the axis, so that each is as large as any other; a bias is learnt.
-    The axes are those of the images that ``whiten`` is shown, before that those of the pixels.
+    Divided by the standard deviation along the axis, so that all have the same scale; a bias is learnt.
+    The axes are those of the images passed to ``whiten``; before that, those of the pixels.
 
     Args:
         in_channels: C.
@@ -96,11 +96,11 @@ class Whitening(nn.Module):
         self.register_buffer("weight", _signed(torch.eye(size).view(size, in_channels, 2, 2)))
 
     def whiten(self, images: Tensor) -> None:
-        """Take the axes and deviations of ``images``, (N, C, H, W) with H, W >= 2."""
+        """Compute the axes and deviations of ``images``, (N, C, H, W) with H, W >= 2."""
         patches = F.unfold(images.float(), 2).transpose(1, 2).flatten(0, 1).double()
         patches -= patches.mean(0)
         variance, axes = torch.linalg.eigh(patches.T @ patches / len(patches))
-        # The paper's epsilon, which keeps axes without content small.
+        # The paper's epsilon, which keeps axes with little variance small.
         filters = (axes / (variance + 5e-4).sqrt()).T.flip(0)
         self.weight.copy_(_signed(filters.view(-1, *self.weight.shape[1:])))
 

@@ -13,7 +13,7 @@ KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}
 
 
 class AllConv(Cnn):
-    """Springenberg 2015 (arXiv:1412.6806), models A, B and C, with the downsampling of stages s1 and s2 open.
+    """Springenberg 2015 (arXiv:1412.6806), models A, B and C, with configurable stages s1 and s2.
 
     The four columns of Table 3 are four operators: Model = ``max`` (kernel 3), Strided-CNN = ``subsample``
     (a stride after a convolution keeps every s-th pixel of it), ConvPool-CNN = ``conv_pool``, All-CNN =

@@ -21,30 +21,30 @@ PaddingMode = Literal["zeros", "circular"]
 Width = Annotated[int, Ge(1), Le(16384)]
 """Channels of the first layers."""
 Depth = Annotated[int, Ge(1), Le(1000)]
-"""Layers, or blocks of them, one after the other."""
+"""Number of layers, or of blocks of them, in sequence."""
 
 
 class Cnn(nn.Module):
     """Images (N, in_channels, H, W) to logits (N, num_classes): ``features``, ``readout``, ``classifier``.
 
-    A backbone is made as ``Name(in_channels, size, num_classes, *, pool, readout, ...)``: ``pool`` makes the
-    operator of each stage from its name and channels, and further options have defaults. ``activation`` and
-    ``padding_mode`` are options of most.
+    A backbone is constructed as ``Name(in_channels, size, num_classes, *, pool, readout, ...)``: ``pool``
+    makes the operator of each stage from its name and channels, and further options have defaults. Most have
+    the options ``activation`` and ``padding_mode``.
 
     Args:
         features: all layers up to the last feature map.
-        stages: the downsampling operators inside ``features`` by their stage's name, in order.
+        stages: the downsampling operators inside ``features`` by the name of their stage, in order.
         in_channels: C of the images.
         size: (H, W) of the images.
         num_classes: number of logits.
-        readout: called with the channels and size of the last map, which a dry run finds.
+        readout: called with the channels and size of the last map, found by a dry run.
         dropout: share of the vector's entries dropped before the classifier in training, 0..1.
         activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
+            or alias_free_gelu, also at twice the resolution.
         padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
-        ValueError: for an option of a backbone that is out of range, and if the images are too small for the
+        ValueError: for an option of a backbone that is out of range, or if the images are too small for the
             stages; the message names the stage and the size.
     """
 
@@ -78,7 +78,7 @@ class Cnn(nn.Module):
         self.classifier = nn.Linear(self.readout.out_features, num_classes)
 
     def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Set what is computed from data rather than learnt; ``batches`` are (normalised images, labels)."""
+        """Set values computed from data rather than learnt; ``batches`` are (normalised images, labels)."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.dropout(self.readout(self.features(x))))
@@ -120,9 +120,9 @@ def dry_run(
 
 
 class Trunk:
-    """The feature layers of a plain backbone in the making: convolutions and stages, one after the other.
+    """The feature layers of a plain backbone under construction: convolutions and stages in sequence.
 
-    Keeps count of channels and of the dilation that operators which keep the resolution ask of later layers.
+    Tracks the channels, and the dilation that resolution-preserving operators require of later layers.
 
     Args:
         in_channels: C of the images.
@@ -210,9 +210,9 @@ def conv(
     padding_mode: PaddingMode = "zeros",
     padded: bool = True,
 ) -> nn.Conv2d:
-    """A convolution ready for a ReLU (He 2015, arXiv:1502.01852).
+    """A convolution initialised for ReLU (He 2015, arXiv:1502.01852).
 
-    Padded, it keeps the size at stride 1.
+    With padding, it keeps the size at stride 1.
     """
     layer = nn.Conv2d(
         in_channels,

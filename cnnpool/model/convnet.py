@@ -10,8 +10,8 @@ from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Tr
 class ConvNet(Cnn):
     """Four 3x3 convolutions with batch normalisation and two downsampling stages, s1 and s2.
 
-    conv(width), s1, conv(2 width), s2, conv(4 width), conv(4 width), readout, linear: the plan of LeNet
-    (LeCun 1998) with today's layers. The last feature sees 26 pixels of the image, most of a digit, so that a
+    conv(width), s1, conv(2 width), s2, conv(4 width), conv(4 width), readout, linear: the design of LeNet
+    (LeCun 1998) with current layers. The last feature sees 26 pixels of the image, most of a digit, so a
     global readout works too.
 
     Args:

@@ -12,16 +12,16 @@ from cnnpool.pool.base import Pool2d
 
 
 class Resnet20(Cnn):
-    """He 2016 (arXiv:1512.03385, section 4.2) with its downsampling open, in the main path and the shortcut.
+    """He 2016 (arXiv:1512.03385, section 4.2) with configurable downsampling in main path and shortcut.
 
     A stem convolution, then three groups of ``blocks`` residual blocks of width, 2 width, 4 width channels;
     depth = 6 blocks + 2. The first block of groups two and three downsamples: stage s1 and s2 in the main
-    path, s1_shortcut and s2_shortcut beside it, both with the same operator. The operator stands after the
-    first activation (where Zhang 2019 puts the blur) on a convolution of stride 1; ``subsample`` with ReLU
+    path, s1_shortcut and s2_shortcut beside it, both with the same operator. The operator follows the
+    first activation (where Zhang 2019 puts the blur) after a convolution of stride 1; ``subsample`` with ReLU
     gives He's net.
 
     Args:
-        pool: makes the operator of a stage; called for s1, s2 and their shortcuts by the same name.
+        pool: makes the operator of a stage; called for s1, s2 and their shortcuts with the same name.
         readout: makes the readout; ``gap`` in the paper.
         width: channels of the first group, >= 1; 16 in the paper.
         blocks: residual blocks per group, >= 1; 3 gives ResNet-20.
@@ -100,7 +100,7 @@ class ResidualBlock(nn.Module):
         self.shortcut_pool = pool(in_channels) if pool else nn.Identity()
         self.dilates = self.pool.dilates if isinstance(self.pool, Pool2d) else 1
         inner = dilation * self.dilates
-        # Without its activation: that comes after the sum.
+        # Without its activation, which comes after the sum.
         self.second = conv_block(channels, channels, dilation=inner, padding_mode=padding_mode)[:2]
         self.widen = nn.Identity() if in_channels == channels else WIDEN[shortcut](in_channels, channels)
         self.active = activate(active, channels)
@@ -110,10 +110,10 @@ class ResidualBlock(nn.Module):
         choose = getattr(self.pool, "choose", None)
         phase = choose(inner) if choose else None
         if phase is None or phase.ndim == 3:
-            # A phase per channel cannot be shared by paths of different channels.
+            # Paths with different channels cannot share a phase per channel.
             main, beside = self.pool(inner), self.shortcut_pool(x)
         else:
-            # Both paths must sample the same pixels to be added up.
+            # Both paths must sample the same pixels for their sum.
             main, beside = self.pool(inner, phase), self.shortcut_pool(x, phase)
         y: Tensor = self.active(self.second(main) + self.widen(beside))
         return y

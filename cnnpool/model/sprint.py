@@ -20,19 +20,19 @@ class Sprint(Cnn):
     """Three convolutions, the first with stride 2, and two downsampling stages, s1 and s2.
 
     5x5 conv(width) with stride 2, s1, 3x3 conv(2 width), s2, 3x3 conv(2 width), readout, linear. Batch
-    normalisation and activation come after the downsampling, where there is a quarter of the numbers to work
-    on (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves
-    three quarters of what would be the most expensive layer.
+    normalisation and activation follow the downsampling, on a quarter of the elements
+    (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves
+    three quarters of the otherwise most expensive layer.
 
     Args:
         width: channels of the first convolution, >= 1.
-        pad_ends: pad the first and the last convolution. Without, 28x28 images make maps of 12x12, 6x6, 3x3
-            and 1x1, on which readouts have nothing to choose; a step takes a third less time. Where the
-            last map is smaller than its window, it is padded all the same.
+        pad_ends: pad the first and the last convolution. Without, 28x28 images give maps of 12x12, 6x6, 3x3
+            and 1x1, which leaves readouts nothing to choose; a step takes a third less time. If the
+            last map is smaller than its window, it is padded anyway.
 
     Raises:
-        ValueError: for an option out of range, images too small for the stages, or borders, as
-            convolutions without padding have them, where the padding is circular so that there be none.
+        ValueError: for an option out of range, images too small for the stages, or unpadded convolutions
+            with circular padding, which is meant to avoid borders.
     """
 
     STAGES = ("s1", "s2")
@@ -78,9 +78,9 @@ class Sprint(Cnn):
 
 
 class WholeConv2d(nn.Conv2d):
-    """A convolution without padding and bias: where its window is the whole map, the product that it then is.
+    """A convolution without padding and bias: a matrix product if its window covers the whole map.
 
-    Libraries' convolutions take several times longer for it, most of all for the gradient of the weights.
+    Library convolutions take several times longer for it, especially for the gradient of the weights.
     """
 
     def __init__(self, in_channels: int, channels: int, kernel_size: int, *, dilation: int = 1):
@@ -90,6 +90,6 @@ class WholeConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[2:] != self.kernel_size or self.dilation != (1, 1):
             return super().forward(x)
-        # In the order in which a channels-last map lies in memory.
+        # In the memory order of a channels-last map.
         image, weight = (t.permute(0, 2, 3, 1).flatten(1) for t in (x, self.weight))
         return F.linear(image, weight)[:, :, None, None]

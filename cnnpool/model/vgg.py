@@ -11,7 +11,7 @@ class Vgg(Cnn):
     """Blocks of 3x3 convolutions, each followed by a stage: s1, s2, s3 (Simonyan 2015, arXiv:1409.1556).
 
     Block b has ``depth`` convolutions of 2^(b-1) ``width`` channels, with batch normalisation (Ioffe 2015),
-    which the paper's own nets lack.
+    which the paper's nets do not have.
 
     Args:
         width: channels of the first block, >= 1.

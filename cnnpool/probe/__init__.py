@@ -1,4 +1,4 @@
-"""Measurements of a model; each leaves it exactly as it found it."""
+"""Measurements of a model; each leaves the model unchanged."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -65,7 +65,7 @@ BY_CLASS = (
         shown="compare",
     ),
 )
-"""How well single classes are told; in reports up to ``cnnpool.fit.by_class.LISTED`` of them."""
+"""Accuracy on single classes; reports show up to ``cnnpool.fit.scores.LISTED`` of them."""
 
 TRAINING = (
     *_scores("test", "the test images, once training is over", "probe"),
@@ -101,7 +101,7 @@ TRAINING = (
         shown="file",
     ),
 )
-"""Quantities that a training reports beside its probes."""
+"""Quantities that a training reports besides its probes."""
 
 
 def build(name: str, **options: Any) -> Probe:
@@ -122,10 +122,10 @@ def build(name: str, **options: Any) -> Probe:
 
 
 def declared(probes: Iterable[Probe | type[Probe]] | None = None) -> list[Quantity]:
-    """Everything that ``probes`` and a training report, with keys from the top of ``results.json``.
+    """All quantities of ``probes`` and of a training, with keys from the top of ``results.json``.
 
     Args:
-        probes: built or not; None for all of this package and of installed ones.
+        probes: instances or classes; None for all of this package and of installed packages.
     """
     entries = registry.entries(PROBES, "probes").values() if probes is None else probes
     return [*(one.below(entry.section) for entry in entries for one in entry.quantities), *TRAINING]

@@ -13,9 +13,9 @@ from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
 PASS = 10 ** (-20 / 10)
-"""A frequency counts if its power is within 20 dB of the strongest after subsampling (Ribeiro & Schon)."""
+"""A frequency passes if its power is within 20 dB of the strongest after subsampling (Ribeiro & Schon)."""
 ENTRIES = 1 << 22
-"""Of outputs at stride 1 whose spectra are computed at once, in complex128 64 MiB."""
+"""Elements of stride-1 outputs whose spectra are computed at once: 64 MiB in complex128."""
 
 
 @checked
@@ -23,8 +23,8 @@ ENTRIES = 1 << 22
 class Aliasing(Probe):
     """Alias energy ratio, high-frequency share and Ribeiro & Schon's classes at every stage.
 
-    The spectrum is that of the operator's output at stride 1 on the maps it really sees. Of an operator that
-    lets the image choose its sampling grid (aps, lps, tips) it says what a fixed grid would see.
+    The spectrum is that of the operator's output at stride 1 on its actual input maps. For an operator that
+    lets the image choose its sampling grid (aps, lps, tips) it shows the effect of a fixed grid.
 
     Args:
         samples: images, >= 1.
@@ -149,7 +149,7 @@ def low_frequencies(size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
 
 
 def spectral_energies(dense: Tensor, stride: tuple[int, int]) -> Tensor:
-    """Four energies of u (N, C, H, W), (4,) in float64, which add up over the parts of a batch.
+    """Four energies of u (N, C, H, W), (4,) in float64, additive over the parts of a batch.
 
     D keeps every s-th row and column, low is the ideal low-pass filter below the new Nyquist frequency:
     ||D(u) - D(low(u))||^2, ||D(u)||^2, the energy of u's spectrum below that frequency, and all of it.
@@ -180,17 +180,17 @@ def spectral_shares(energies: Tensor) -> dict[str, float]:
 
 
 def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
-    """Ribeiro & Schon 2021 (arXiv:2102.07757): what becomes of each frequency of the subsampled map.
+    """Ribeiro & Schon 2021 (arXiv:2102.07757): the fate of each frequency of the subsampled map.
 
-    The s * t frequencies of u (N, C, H, W) that subsampling makes one are compared with the strongest
+    The s * t frequencies of u (N, C, H, W) that subsampling folds into one are compared with the strongest
     frequency of the subsampled map of their sample and channel; those within 20 dB of it pass. As in the
-    authors' code the spectra are sums over the samples each has, so that of two waves of the full map the
+    authors' code, spectra are sums over their samples, so of two waves of the full map the
     weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2.
 
     Returns:
-        ``nonaliased``: the low frequency alone passes. ``aliased``: another one alone does. ``tangled``:
-        several do. ``nopass``: none does. Each divided by all frequencies, channels and samples; their sum
-        is 1 (in the authors' code, ``nopass`` also counts what is aliased).
+        ``nonaliased``: only the low frequency passes. ``aliased``: only one other frequency does.
+        ``tangled``: several do. ``nopass``: none does. Each is divided by all frequencies, channels and
+        samples; their sum is 1 (in the authors' code, ``nopass`` also includes the aliased ones).
     """
     height, width = (length // s for length, s in zip(dense.shape[-2:], stride, strict=True))
     shape = (stride[0], height, stride[1], width)

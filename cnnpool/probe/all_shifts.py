@@ -1,4 +1,4 @@
-"""Consistency and accuracy over every circular shift: exact, with no sampling of shifts."""
+"""Consistency and accuracy over every circular shift: exact, without sampling of shifts."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ EVERY = Preset(source="every circular shift")
 @checked
 @dataclass(kw_only=True)
 class AllShifts(Probe):
-    """Exact all-shifts consistency of a few images, from H * W forward passes of each.
+    """Exact all-shifts consistency of a few images, from H * W forward passes per image.
 
-    A model may also return logits for each pixel, (N, K, H, W): a pixel's answer moves back by the shift, and
-    pixels are counted as images are. Accuracies are null where the labels are not of pixels too.
+    A model may also return logits per pixel, (N, K, H, W): predictions are then shifted back, and
+    pixels are counted like images. Accuracies are null unless the labels are per pixel too.
 
     Args:
         samples: images, >= 1.

@@ -21,40 +21,40 @@ PixelsOrZero = Annotated[int, Ge(0), Le(256)]
 
 
 class Batch(NamedTuple):
-    """The images that probes look at: ``probe.measure(model, stages, *batch)``."""
+    """The images for probes: ``probe.measure(model, stages, *batch)``."""
 
     images: Tensor
     """Normalised, (N, C, H, W)."""
     labels: Tensor
     """(N,)."""
     black: Tensor | None = None
-    """The value that a black pixel has after normalisation, by channel (C,); None stands for zeros."""
+    """The value of a black pixel after normalisation, by channel (C,); None stands for zeros."""
     white: Tensor | None = None
-    """The same of a white pixel; None where it is not known."""
+    """The value of a white pixel likewise; None if unknown."""
 
     def first(self, samples: int) -> "Batch":
-        """The first ``samples`` images, all of them if there are fewer."""
+        """The first ``samples`` images, or all if there are fewer."""
         return self._replace(images=self.images[:samples], labels=self.labels[:samples])
 
 
 @dataclass(kw_only=True)
 class Probe(ABC):
-    """A measurement of a model: a small object that holds the options and calls pure functions.
+    """A measurement of a model: a small object with options that calls pure functions.
 
     Args:
-        every_epochs: read after every so many epochs; 0: only at the end.
+        every_epochs: measure after every this many epochs; 0: only at the end.
 
     Raises:
         ValueError: if an option is out of range.
     """
 
     section: ClassVar[str]
-    """The key of ``results.json`` that takes the result, and the first part of its TensorBoard tags."""
+    """The key of the result in ``results.json``, and the first part of its TensorBoard tags."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
-    """Every number of the result that was measured rather than set, its key below ``section``."""
+    """Every measured number of the result, its key below ``section``; settings are left out."""
 
     tried: ClassVar[bool] = True
-    """Whether a training may try it on two images before the first step; False where that takes long."""
+    """Whether a training may test it on two images before the first step; False if that is slow."""
 
     every_epochs: CountOrZero = 0
 
@@ -76,7 +76,7 @@ class Probe(ABC):
 
 
 def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:
-    """A network, its stages, images and labels, small enough for examples: ``probe.measure(*example())``."""
+    """A small network, its stages, images and labels for examples: ``probe.measure(*example())``."""
     pool = nn.MaxPool2d(2)
     model = nn.Sequential(pool, nn.Flatten(), nn.Linear(16, 10))
     return model, {"s1": pool}, torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
@@ -84,7 +84,7 @@ def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:
 
 @contextmanager
 def examined(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in eval mode; afterwards every module's mode and the random generators are as before.
+    """The model in eval mode; restores every module's mode and the random generators afterwards.
 
     In eval mode batch normalisation uses its running statistics and no operator draws, so nothing in the
     model changes and each sample's output depends on that sample alone.
@@ -118,7 +118,7 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
 
 
 def first_input(args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """The map among a module's arguments: the first of them, given by place or by name."""
+    """The map among a module's arguments: the first one, positional or by keyword."""
     return next(iter((*args, *named.values())))
 
 
@@ -135,7 +135,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def ends_of(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Black and white, (C,) each, in images of 0..1 less ``mean``, divided by ``std``."""
+    """Black and white, (C,) each, in images of 0..1 minus ``mean``, divided by ``std``."""
     means, stds = torch.tensor(mean), torch.tensor(std)
     return -means / stds, (1 - means) / stds
 
@@ -146,7 +146,7 @@ def size_of(maps: Tensor) -> tuple[int, int]:
 
 
 def circumstances(model: nn.Module, images: Tensor, border: str) -> Result:
-    """How shifts were measured: what enters at the border, the number of images, how the model pads."""
+    """How shifts were measured: fill at the border, number of images, padding of the model."""
     return {"border": border, "samples": len(images), "model_padding": paddings(model)}
 
 
@@ -161,10 +161,10 @@ def paddings(model: nn.Module) -> list[str]:
 
 
 def scalars(quantities: Iterable[Quantity], results: Mapping[str, Any]) -> dict[str, float]:
-    """Every number of ``results`` that one of ``quantities`` describes, by TensorBoard tag.
+    """Every number of ``results`` described by one of ``quantities``, by TensorBoard tag.
 
     ``section/quantity/where``: ``gradient/zero_fraction/<stage>``, ``invariance/consistency/<preset>``,
-    ``cost/parameters``. Numbers that were set rather than measured have no quantity, so no tag.
+    ``cost/parameters``. Settings among the numbers have no quantity, so no tag.
 
     Args:
         quantities: with keys from the top of ``results``.

@@ -31,33 +31,33 @@ PresetName = Literal[
     "one_px",
 ]
 EXACT = 64
-"""A protocol of at most so many shifts is computed over all of them."""
+"""Most shifts of a protocol for computing it over all of them."""
 PAIRS = 10
-"""Pairs of views that each image gets where there are more: with 1,024 images as many as the papers draw."""
+"""Drawn pairs of views per image for other protocols: for 1,024 images as many as the papers draw."""
 NORMAL_95 = 1.959964
 Seen = dict[tuple[str, int, int], Tensor]
-"""Predictions of all images by border and shift: protocols share shifts."""
+"""Predictions of all images by border and shift, shared by protocols."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """How a pair of shifted views of an image is drawn.
+    """The protocol that draws a pair of shifted views of an image.
 
     Both views are shifted, each by a vertical and a horizontal number of pixels from ``low`` to ``high``
-    (both included), uniformly; null bounds mean every offset that the border allows.
+    (both included), uniformly; null bounds mean all offsets that the border allows.
 
     Args:
-        source: where the protocol comes from.
-        low, high: pixels; null: 0 and the number of offsets less one.
-        quarter: the bounds are -H/4 and H/4 instead.
-        border: ``circular``: what leaves enters on the other side. ``black``: black enters, as in the crop of
-            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing need enter;
+        source: the source of the protocol.
+        low, high: pixels; null: 0 and the number of offsets minus one.
+        quarter: use the bounds -H/4 and H/4 instead.
+        border: ``circular``: pixels wrap around. ``black``: black enters, as in the crop of
+            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing enters;
             the offsets are 0..H/8 - 1. ``enlarged``: the image's size is cropped out of the image enlarged to
             9/8 (36 for 32) by bilinear interpolation; the offsets are 0..H/8 - 1.
-        per_image: each image draws its own pair, else a batch shares one.
-        distinct: the two views of a pair are never shifted alike.
-        batch: images that share a pair where ``per_image`` is false.
-        least_size: the smallest H and W that it is meant for, in pixels.
+        per_image: each image draws its own pair; otherwise a batch shares one.
+        distinct: the two views of a pair always have different shifts.
+        batch: number of images that share a pair if ``per_image`` is false.
+        least_size: the smallest suitable H and W, in pixels.
     """
 
     source: str
@@ -79,7 +79,7 @@ class Preset:
         return 0, (length if self.border in ("circular", "black") else length // 8) - 1
 
     def draw(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Shifts of the first and second views, each (N, 2): down, right."""
+        """Draw the shifts of the first and second views, each (N, 2): down, right."""
         (top, bottom), (left, right) = (self.bounds(length) for length in size)
         columns = right - left + 1
         positions = (bottom - top + 1) * columns
@@ -102,7 +102,7 @@ class Preset:
         return torch.cartesian_prod(torch.arange(top, bottom + 1), torch.arange(left, right + 1))
 
     def view(self, images: Tensor, shifts: Tensor, black: Tensor | None = None) -> Tensor:
-        """Images (N, C, H, W) as one view shows them; ``shifts`` (N, 2): down, right; ``black`` (C,)."""
+        """Views of images (N, C, H, W) under ``shifts`` (N, 2): down, right; ``black`` is (C,)."""
         down, right = shifts.unbind(1)
         if self.border in ("circular", "black"):
             return shift(images, down, right, circular=self.border == "circular", fill=black)
@@ -115,7 +115,7 @@ class Preset:
         return shift(images, -down, -right)[..., :height, :width]
 
     def refusal(self, size: tuple[int, int]) -> str | None:
-        """The reason why images of ``size`` do not suit the preset; None if they do."""
+        """The reason why the preset does not suit images of ``size``; None if it does."""
         height, width = size
         if min(size) < self.least_size:
             return f"needs images of at least {self.least_size}x{self.least_size}, got {height}x{width}"
@@ -200,7 +200,7 @@ def paired_predictions(
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
-    """Why ``model`` cannot be measured by ``preset`` on such images; None if it can.
+    """Why ``preset`` cannot measure ``model`` on such images; None if it can.
 
     Raises:
         NoLogitsError: if the model returns no logits, whatever the preset.
@@ -220,16 +220,16 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Over the pairs of views of each image, (N,) in float64; of each pixel where the model answers for it.
+    """Shares over the pairs of views of each image, (N,) in float64; of each pixel for dense predictions.
 
     Args:
         same: share of pairs with the same top-1 class.
-        distinct: the same of pairs of two different shifts.
+        distinct: the same for pairs of two different shifts.
         correct: share of views that are classified correctly.
-        both: share of pairs that are both classified correctly.
-        shifts: of the protocol.
-        exact: whether all pairs of them were counted.
-        labelled: whether there was a label for each answer; else none is correct.
+        both: share of pairs in which both are classified correctly.
+        shifts: shifts of the protocol.
+        exact: whether all pairs of shifts were counted.
+        labelled: whether every prediction had a label; otherwise none is correct.
     """
 
     same: Tensor
@@ -251,10 +251,10 @@ def over_all(
     *,
     dense: bool = False,
 ) -> Agreement:
-    """All pairs of shifts of ``preset``: what its draws give on average, by one forward pass a shift.
+    """All pairs of shifts of ``preset``: the expectation of its draws, from one forward pass per shift.
 
-    A pair that a whole batch shares, as in some papers, has the same mean as one drawn for each image, and
-    many times its variance. With ``dense`` the model may also have an answer for each pixel.
+    A pair shared by a whole batch, as in some papers, has the same mean as one drawn per image, but
+    many times its variance. With ``dense`` the model may also predict each pixel.
     """
     counts = torch.zeros(0, 0, dtype=torch.float64)
     every = preset.shifts(size_of(images)).tolist()
@@ -272,7 +272,7 @@ def over_all(
         counts[torch.arange(len(counts)), top.flatten()] += 1
     shifts, (answers, classes) = len(every), counts.shape
     labelled = labels.shape == top.shape
-    # A class that no view got has no column.
+    # A class that was never predicted has no column.
     own = labels.cpu().flatten() if labelled else torch.full((answers,), classes)
     own = torch.where((own < 0) | (own > classes), classes, own)
     right = F.pad(counts, (0, 1)).gather(1, own[:, None])[:, 0]
@@ -293,7 +293,7 @@ def over_all(
 def over_drawn(
     model: nn.Module, images: Tensor, labels: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> Agreement:
-    """``PAIRS`` pairs of each image, drawn for it alone, so the spread over images holds that of draws."""
+    """``PAIRS`` pairs drawn for each image separately, so the spread over images includes that of draws."""
     found = {}
     for name, drawn in (("own", replace(preset, per_image=True)), ("distinct", preset.paired_per_image())):
         pairs = [paired_predictions(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
@@ -324,12 +324,12 @@ def by_presets(
     seed: int,
     black: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Results under the named presets: exact for those of few shifts, else over pairs drawn for every image.
+    """Results under the named presets: exact for few shifts, else over pairs drawn for every image.
 
     Returns:
         ``consistency``, ``consistency_distinct`` by name; ``consistency_given_correct`` of the first; under
-        ``presets`` what each preset is and gave, with the 95 % interval of its consistency over images (and
-        draws); under ``skipped`` why one was not measured.
+        ``presets`` each preset's definition and results, with the 95 % interval of its consistency over
+        images (and draws); under ``skipped`` the reason why one was not measured.
     """
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
@@ -353,7 +353,7 @@ def by_presets(
 
 
 def _given_correct(one: Agreement) -> float | None:
-    """Pairs that are both classified correctly, divided by the first views that are; None if none is."""
+    """Pairs with both views correct, divided by correct first views; None if there are none."""
     correct = one.correct.sum().item()
     return one.both.sum().item() / correct if correct else None
 

@@ -1,11 +1,11 @@
-"""Accuracy and consistency of predictions under corruptions of images, as CIFAR-10-C has them.
+"""Accuracy and consistency of predictions under the image corruptions of CIFAR-10-C.
 
 Each corruption takes images (N, C, H, W) in float32, black 0 and white 1, its strength, and a generator on
 the CPU; it returns images of that shape within 0..1. Strengths are those of the five severities of
-CIFAR-10-C. Lengths in pixels are those of 32x32 images, whatever the size.
+CIFAR-10-C. Lengths in pixels are for 32x32 images, whatever the size.
 
-Left out: snow, frost and spatter, which paste photographs or random shapes; glass blur and elastic transform,
-which move pixels one after the other or by random fields; saturate, which grey images do not have.
+Omitted: snow, frost and spatter, which paste photographs or random shapes; glass blur and elastic transform,
+which move pixels one by one or by random fields; saturate, which does not apply to grey images.
 """
 
 import io
@@ -42,9 +42,9 @@ CorruptionName = Literal[
     "jpeg",
 ]
 REACH = 3
-"""Pixels to each side in which the disk of a defocused point is drawn."""
+"""Radius in pixels of the area in which the disk of a defocused point is drawn."""
 ANGLE = 45
-"""Motion goes across by at most so many degrees up or down."""
+"""Largest angle of motion to the horizontal, in degrees."""
 
 
 @checked
@@ -58,7 +58,7 @@ class Corruptions(Probe):
         samples: images, >= 1.
         names: corruptions of ``cnnpool.probe.corruptions.CORRUPTIONS``.
         severities: 1 to 5, as published.
-        seed: of their noise.
+        seed: seed of their noise.
 
     Example:
         >>> from cnnpool import probe
@@ -123,8 +123,8 @@ def under_corruptions(
 ) -> dict[str, Any]:
     """Accuracy and consistency of ``model`` under the named corruptions.
 
-    Where ``batch`` does not say how black and white are normalised, the least and the largest value of each
-    channel stand for them.
+    If ``batch`` does not give the normalised values of black and white, the smallest and largest value of
+    each channel are used.
 
     Returns:
         ``accuracy`` and ``consistency`` over all; ``clean_accuracy``; accuracy ``by_corruption`` and
@@ -138,7 +138,7 @@ def under_corruptions(
     for i, name in enumerate(names):
         corruption = CORRUPTIONS[name]
         for j, severity in enumerate(severities):
-            # One sequence for all severities, so that they differ in strength alone.
+            # The same sequence for all severities, so that they differ only in strength.
             generator = torch.Generator().manual_seed(seed)
             changed = corruption.apply(pixels, corruption.strengths[severity - 1], generator)
             images = (black + changed * (white - black)).to(batch.images)
@@ -155,7 +155,7 @@ def under_corruptions(
 
 
 def ends(batch: Batch) -> tuple[Tensor, Tensor]:
-    """The values of black and of white after normalisation, (C, 1, 1)."""
+    """The normalised values of black and of white, (C, 1, 1)."""
     images = batch.images.detach().cpu().float()
     black = images.amin((0, 2, 3)) if batch.black is None else batch.black.cpu().float()
     white = images.amax((0, 2, 3)) if batch.white is None else batch.white.cpu().float()
@@ -163,7 +163,7 @@ def ends(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 class Corruption(NamedTuple):
-    """A corruption and its strength at each severity, 1 first."""
+    """A corruption and its strengths by severity, 1 first."""
 
     apply: Callable[[Tensor, Any, torch.Generator], Tensor]
     strengths: Sequence[Any]
@@ -180,19 +180,19 @@ def shot_noise(x: Tensor, photons: float, generator: torch.Generator) -> Tensor:
 
 
 def impulse_noise(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Set this share of all values to 0 or 1, either with probability 1/2."""
+    """Set this share of all values to 0 or 1, each with probability 1/2."""
     hit = torch.rand(x.shape, generator=generator) < share
     return torch.where(hit, (torch.rand(x.shape, generator=generator) < 0.5).float(), x)
 
 
 def gaussian_blur(x: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """Blur by a Gaussian, cut at four sigma, the border pixel repeated."""
+    """Blur by a Gaussian truncated at four sigma, repeating the border pixel."""
     taps = _gaussian(sigma, int(4 * sigma + 0.5))
     return _filtered(_filtered(x, taps[None], "replicate"), taps[:, None], "replicate").clamp(0, 1)
 
 
 def defocus_blur(x: Tensor, strength: tuple[float, float], generator: torch.Generator) -> Tensor:
-    """Blur by a disk of a radius whose edge is blurred by a Gaussian of 3x3 taps; the border is mirrored."""
+    """Blur by a disk whose edge is blurred by a Gaussian of 3x3 taps; the border is mirrored."""
     radius, sigma = strength
     span = torch.arange(-REACH, REACH + 1, dtype=torch.float32)
     disk = (span[:, None].square() + span.square() <= radius**2).float()
@@ -203,7 +203,7 @@ def defocus_blur(x: Tensor, strength: tuple[float, float], generator: torch.Gene
 
 
 def motion_blur(x: Tensor, strength: tuple[int, float], generator: torch.Generator) -> Tensor:
-    """Average shifts along a line of random direction, one for each image, weighted by half a Gaussian.
+    """Average shifts along a line of random direction, one per image, weighted by half a Gaussian.
 
     ``strength``: the radius r of 2 r + 1 shifts, and the Gaussian's sigma, in pixels; the border pixel is
     repeated.
@@ -234,7 +234,7 @@ def zoom_blur(x: Tensor, reach: float, generator: torch.Generator) -> Tensor:
 
 
 def fog(x: Tensor, strength: tuple[float, float], generator: torch.Generator) -> Tensor:
-    """Add a random cloud, one for each image, and scale so that its brightest value stays.
+    """Add a random cloud, one per image, and scale so that the largest value is unchanged.
 
     ``strength``: the height of the cloud, and the root of the factor by which its roughness falls with every
     halving of the scale: (x + h p) m / (m + h), with m the maximum of x and p a cloud within 0..1.
@@ -247,14 +247,14 @@ def fog(x: Tensor, strength: tuple[float, float], generator: torch.Generator) ->
 
 
 def brightness(x: Tensor, more: float, generator: torch.Generator) -> Tensor:
-    """Raise the value of HSV, the largest channel, by ``more``, up to 1, hue and saturation kept."""
+    """Increase the value of HSV, the largest channel, by ``more``, up to 1, keeping hue and saturation."""
     value = x.amax(1, keepdim=True)
     raised = (value + more).clamp(max=1)
     return torch.where(value > 0, x * (raised / value.clamp(min=1e-12)), raised).clamp(0, 1)
 
 
 def contrast(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Leave this share of each value's distance to the mean of its channel."""
+    """Scale each value's distance to the mean of its channel by this share."""
     mean = x.mean((2, 3), keepdim=True)
     return ((x - mean) * share + mean).clamp(0, 1)
 
@@ -270,7 +270,7 @@ def pixelate(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 
 def jpeg(x: Tensor, quality: int, generator: torch.Generator) -> Tensor:
-    """Compress by JPEG of this quality, 1..95, and read back."""
+    """Compress as JPEG with this quality, 1..95, and decompress."""
 
     def compressed(image: Image.Image) -> Image.Image:
         file = io.BytesIO()
@@ -294,19 +294,19 @@ CORRUPTIONS = {
     "pixelate": Corruption(pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
     "jpeg": Corruption(jpeg, (80, 65, 58, 50, 40)),
 }
-"""All of them, by the names that CIFAR-10-C gives them, but for jpeg (there jpeg_compression)."""
+"""All corruptions by their names in CIFAR-10-C, except jpeg (there jpeg_compression)."""
 
 
 def _gaussian(sigma: float, radius: int) -> Tensor:
-    """Samples of a Gaussian at -radius..radius, of sum 1."""
+    """Samples of a Gaussian at -radius..radius, normalised to sum 1."""
     taps = torch.exp(-torch.arange(-radius, radius + 1, dtype=torch.float64).square() / (2 * sigma**2))
     return (taps / taps.sum()).float()
 
 
 def _filtered(x: Tensor, kernel: Tensor, border: str) -> Tensor:
-    """Correlation of each channel with ``kernel``, of odd sides, the image continued at its border."""
+    """Correlation of each channel with ``kernel``, of odd sides, with the image extended at its border."""
     rows, columns = (side // 2 for side in kernel.shape)
-    # An image as small as that has nothing to mirror.
+    # Such a small image has too few pixels to mirror.
     border = border if min(x.shape[-2:]) > max(rows, columns) else "replicate"
     padded = F.pad(x, (columns, columns, rows, rows), mode=border)
     weight = kernel.expand(x.shape[1], 1, *kernel.shape)
@@ -342,7 +342,7 @@ def _cloud(images: int, side: int, decay: float, generator: torch.Generator) -> 
 
 
 def _by_pillow(x: Tensor, change: Callable[[Image.Image], Image.Image]) -> Tensor:
-    """``change`` applied to every image in 8 bits; channels one by one unless there are three."""
+    """Apply ``change`` to every image in 8 bits; channels one by one unless there are three."""
     levels = (255 * x).round().to(torch.uint8)
     planes = levels.permute(0, 2, 3, 1) if x.shape[1] == 3 else levels.flatten(0, 1)[..., None]
     mode = "RGB" if x.shape[1] == 3 else "L"

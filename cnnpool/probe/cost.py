@@ -1,4 +1,4 @@
-"""The cost of a model: parameters, arithmetic, bytes kept for the backward pass, and time."""
+"""The cost of a model: parameters, FLOPs, bytes saved for backward, and time."""
 
 import logging
 import statistics
@@ -36,15 +36,15 @@ log = logging.getLogger(__name__)
 @checked
 @dataclass(kw_only=True)
 class Cost(Probe):
-    """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
+    """Parameters, FLOPs per image (pooling included), bytes saved for backward per image, and time.
 
-    Of large images it takes fewer, says so, and adds ``samples`` and ``timed_samples``.
+    Uses fewer images if they are large, reports this, and adds ``samples`` and ``timed_samples``.
 
     Args:
-        samples: images over which the bytes are averaged, >= 1; as in training, operators may work in another
-            way on very few.
+        samples: images over which the bytes are averaged, >= 1; as in training, operators may use another
+            algorithm for very few.
         timed_samples: images of a timed batch, >= 1.
-        repeats: timed passes, of which the median counts, >= 1.
+        repeats: timed passes, whose median is reported, >= 1.
 
     Example:
         >>> from cnnpool import probe
@@ -146,10 +146,10 @@ def classifier_parameters(model: nn.Module) -> int:
 
 
 def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
-    """Arithmetic of one forward pass on one image (1, C, H, W): a multiply-add counts two.
+    """FLOPs of one forward pass on one image (1, C, H, W): a multiply-add counts two.
 
-    Convolutions and matrix products are counted as torch does, which leaves pooling out; other arithmetic of
-    the operators is added by their own ``flops``. None if an operator does not define it.
+    Convolutions and matrix products are counted as by torch, which leaves pooling out; other arithmetic of
+    the operators is added through their own ``flops``. None if an operator does not define it.
     """
     counter, own = FlopCounterMode(display=False), list[int | None]()
 
@@ -158,7 +158,7 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
         with FlopCounterMode(display=False) as again:
             module.forward(x.detach())
         counted, stated = again.get_total_flops(), module.flops(*size_of(x))
-        # The counter has seen these twice now.
+        # The counter has counted these twice now.
         own.append(None if stated is None else max(stated - counted, 0) - counted)
 
     counting = [module for module in stages.values() if hasattr(module, "flops")]
@@ -174,12 +174,12 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    """Bytes that autograd keeps between forward and backward, per image; parameters are not counted.
+    """Bytes that autograd saves for backward, per image; parameters are not counted.
 
-    A storage kept by several layers counts once, and one that a discarded part of the graph kept, not at all.
+    A storage saved by several layers counts once, and one of a discarded part of the graph does not count.
     """
     own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
-    # Weakly, for as long as the graph holds them: a storage's address may be given out again.
+    # Weak references while the graph holds them: a storage's address may be reused.
     kept: list[weakref.ref[Tensor]] = []
 
     def pack(tensor: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
 
 
 def images_per_s(model: nn.Module, images: Tensor, repeats: int) -> float:
-    """Images through the forward pass in eval mode per second, the median of ``repeats`` passes."""
+    """Images per second through the forward pass in eval mode, the median of ``repeats`` passes."""
     device = device_of(model)
     images = images.to(device)
     with examined(model), torch.no_grad():
@@ -213,10 +213,10 @@ def images_per_s(model: nn.Module, images: Tensor, repeats: int) -> float:
 def stage_times(
     model: nn.Module, stages: Stages, images: Tensor, repeats: int
 ) -> dict[str, dict[str, float]]:
-    """By stage ``forward_us`` and ``backward_us``: microseconds per image in eval mode, medians.
+    """``forward_us`` and ``backward_us`` by stage: microseconds per image in eval mode, medians.
 
-    The operator alone, on the maps that it sees; backward to its input and its parameters. Forward is timed
-    while recording for backward, as in training.
+    The operator alone, on its actual input maps; backward to its input and its parameters. Forward is timed
+    with recording for backward, as in training.
     """
     device = device_of(model)
     times = {}
@@ -230,7 +230,7 @@ def stage_times(
 
 
 def seconds(work: Callable[[], object], repeats: int, device: torch.device) -> float:
-    """Median wall time of ``work``, after one call that is not timed."""
+    """Median wall time of ``work``, after one untimed call."""
     measured = []
     for _ in range(repeats + 1):
         _wait(device)

@@ -1,4 +1,4 @@
-"""Equivariance: whether the output of a stage moves along with the image.
+"""Equivariance: whether the output of a stage moves with the image.
 
 By whole strides (``Equivariance``), by every shift of a square (``HeatMap``, Zhang 2019, figure 5), and in
 the limit of small shifts (``LieDerivative``, Gruver 2023).
@@ -37,11 +37,11 @@ from cnnpool.registry import checked
 @checked
 @dataclass(kw_only=True)
 class Equivariance(Probe):
-    """Equivariance error of every stage at its total stride: a detector of bugs, and of borders.
+    """Equivariance error of every stage at its total stride: detects bugs and the effect of borders.
 
-    Where everything is circular and the stride divides the map, shifts by the stride commute with a stage
-    exactly: in float64 the error is that of rounding, about 1e-30 (1e-15 squared). In a net with zero
-    padding the rest leaks in from its borders.
+    If everything is circular and the stride divides the map, shifts by the stride commute with a stage
+    exactly: in float64 the error is rounding, about 1e-30 (1e-15 squared). In a net with zero
+    padding the error comes from its borders.
 
     Args:
         samples: images, >= 2.
@@ -78,8 +78,8 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
     means are over images and the four directions, and over pairs of different images (each with the next).
 
     Returns:
-        ``equivariance_error``, and ``shift_px``: d, down. Stages are left out whose output is a single row or
-        column, or whose size is not what their strides make of the image's.
+        ``equivariance_error``, and ``shift_px``: d, down. Left out: stages whose output is a single row or
+        column, or whose size does not follow from the strides and the image's size.
     """
     counts: list[int] = []
     apart: dict[str, list[float]] = defaultdict(list)
@@ -112,9 +112,9 @@ def total_strides(
     inputs: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
 ) -> dict[str, tuple[int, int]]:
-    """Image pixels per output pixel, down and across, of every stage where that is a whole number.
+    """Image pixels per output pixel, down and across, of every stage where this is a whole number.
 
-    The quotient of the sizes alone would deceive: 28 pixels come out as 4 of a total stride of 8, not 7. So
+    The quotient of the sizes alone may mislead: a total stride of 8 turns 28 pixels into 4, not 7. So
     each stage's stride must divide its input, whose own stride is known from the stages before it.
     """
     known = {size_of(images): (1, 1)}
@@ -123,7 +123,7 @@ def total_strides(
         size, stride = size_of(inputs[stage]), stride_of(stages[stage])
         quotients = [divmod(large, small) for large, small in zip(size_of(images), size, strict=True)]
         if stage == next(iter(outputs)) and not any(rest for _, rest in quotients):
-            # Layers before the first stage may downsample too.
+            # Layers before the first stage may also downsample.
             known[size] = (quotients[0][0], quotients[1][0])
         exact = tuple(n * s for n, s in zip(size_of(output), stride, strict=True)) == size
         if size in known and exact and min(size_of(output)) > 1:
@@ -143,7 +143,7 @@ class HeatMap(Probe):
 
     Args:
         samples: images, >= 1.
-        radius_px: the map reaches so many pixels each way, >= 1.
+        radius_px: radius of the map in pixels each way, >= 1.
 
     Example:
         >>> from cnnpool import probe
@@ -196,10 +196,10 @@ def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: i
 
 
 def directions(maps: Tensor) -> Tensor:
-    """Vectors along axis 1 brought to length 1, with one more component, (N, C, ...) -> (N, C + 1, ...).
+    """Normalise vectors along axis 1 to length 1 and add a component, (N, C, ...) -> (N, C + 1, ...).
 
-    The component is 1 for a vector of zeros and else 0: the product of two of the results is the cosine, 1
-    between two vectors of zeros, and 0 between one and another.
+    The component is 1 for a zero vector, else 0: the product of two results is the cosine, 1
+    between two zero vectors, and 0 between a zero vector and another.
     """
     lengths = maps.norm(dim=1, keepdim=True)
     zero = lengths == 0
@@ -207,10 +207,10 @@ def directions(maps: Tensor) -> Tensor:
 
 
 def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int, int]) -> Tensor:
-    """Mean product of vectors of ``a`` with those of ``b`` moved by ``way``, both enlarged to ``size`` first.
+    """Mean product of vectors of ``a`` and those of ``b`` moved by ``way``, both first enlarged to ``size``.
 
-    Maps (N, C, h, w) whose pixels are repeated: nothing is enlarged, but each pair of rows and columns that
-    meet is taken once, and counted as often as it does.
+    Pixels of the maps (N, C, h, w) are repeated. Nothing is enlarged: each pair of rows and columns that
+    meet is computed once and weighted by its count.
     """
     rows, row_counts = _meetings(a.shape[2], b.shape[2], size[0], way[0])
     columns, column_counts = _meetings(a.shape[3], b.shape[3], size[1], way[1])
@@ -280,9 +280,9 @@ class LieDerivative(Probe):
 def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
     """By stage f: E ||d/dt at 0 of T_{-t} f(T_t x)||^2 / dim (Gruver 2023, arXiv:2210.02984), per px^2.
 
-    T_t moves the image by t pixels with ideal interpolation, T_{-t} the stage's output by as many of the
-    image's pixels back; dim is the number of outputs. The mean over images and over both axes. The logits,
-    under the name "", are not moved back.
+    T_t moves the image by t pixels with ideal interpolation, T_{-t} moves the stage's output back by as many
+    image pixels; dim is the number of outputs. The mean is over images and both axes. The logits, under the
+    name "", are not moved back.
 
     Returns:
         ``lie_derivative`` as above; ``relative_lie_derivative``: the same divided by
@@ -309,7 +309,7 @@ def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[st
 
 
 def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Output and its derivative as the image moves along ``axis``, by stage, and of the logits as ""."""
+    """Output and its derivative as the image moves along ``axis``, by stage, and for the logits as ""."""
     with (
         warnings.catch_warnings(),
         examined(model),
@@ -317,7 +317,7 @@ def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict
         torch.no_grad(),
         forward_ad.dual_level(),
     ):
-        # torch compiles its forward-mode rules by TorchScript on first use, which warns of deprecation.
+        # torch compiles its forward-mode rules with TorchScript on first use, which warns of deprecation.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
         moving = forward_ad.make_dual(images, fourier_derivative(images, axis))
         seen[""] = model(moving)

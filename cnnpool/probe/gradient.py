@@ -1,4 +1,4 @@
-"""Gradient routing: how much of a feature map gets gradient back through each downsampling stage."""
+"""Gradient routing: how much of a feature map receives gradient through each downsampling stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,16 +70,16 @@ SPARSITY = (
 @checked
 @dataclass(kw_only=True)
 class GradientRouting(Probe):
-    """Sparsity, coverage, ties and winners at every stage, from the real loss gradient of a batch.
+    """Sparsity, coverage, ties and winners at every stage, from the loss gradient of a batch.
 
     By stage: ``sparsity`` and coverage of the gradient at the stage's input, the same sparsity in
-    ``before_activation``, and for the batch gradient of the learnt filters next to it in ``weights_before``,
+    ``before_activation``, and for the batch gradient of the adjacent learnt filters in ``weights_before``,
     ``weights_own`` and ``weights_after``; ``ties`` (the rule in force), tied and zero windows, ``winners`` by
-    place in the window (``winners_untied`` and ``winners_tied`` apart), ``phase_imbalance``.
+    place in the window (also separately ``winners_untied`` and ``winners_tied``), ``phase_imbalance``.
 
     Args:
         samples: images of the probe batch, >= 1; coverage depends on it.
-        epsilon: a gradient under epsilon times the sample's largest counts as small, 0..1.
+        epsilon: a gradient below epsilon times the sample's largest counts as small, 0..1.
 
     Example:
         >>> from cnnpool import probe
@@ -137,7 +137,7 @@ class GradientRouting(Probe):
         return {
             stage: {
                 **one.result(),
-                # One gradient: the batch's.
+                # One gradient, that of the batch.
                 **{
                     f"weights_{side}": sparsity(by_weight[id(p)][None], self.epsilon)
                     for side, p in layers[stage].items()
@@ -148,10 +148,10 @@ class GradientRouting(Probe):
 
 
 class StageRouting:
-    """The results of ``GradientRouting`` for one stage, all but those of its filters.
+    """The results of ``GradientRouting`` for one stage, except those of its filters.
 
     Args:
-        operator: the stage's.
+        operator: the operator of the stage.
         epsilon: as in ``GradientRouting``.
     """
 
@@ -165,7 +165,7 @@ class StageRouting:
         self.winners: list[WinnerSums] = []
 
     def add(self, tap: Tap) -> None:
-        """Count one part of the batch."""
+        """Add one part of the batch."""
         entries = reached(tap.gradient)
         self.counts.append(len(tap.gradient))
         self.reached = entries.any(0) if self.reached is None else self.reached | entries.any(0)
@@ -178,7 +178,7 @@ class StageRouting:
             self.before.append(sparsity(tap.before, self.epsilon))
 
     def result(self) -> dict[str, Any]:
-        """The results over all parts, of which there must be one at least."""
+        """The results over all parts, at least one."""
         assert self.reached is not None
         samples, means = sum(self.counts), self._means(self.means)
         result: dict[str, Any] = {
@@ -202,7 +202,7 @@ class StageRouting:
 def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
     """Sparsity of the gradients (N, ...) of N samples; each value is a mean over the samples.
 
-    A sample whose gradient is zero throughout counts as the limit of a single entry among ever more:
+    A sample with zero gradient counts as the limit of a single non-zero entry among ever more:
     participation ratio 0, Hoyer 1.
 
     Returns:
@@ -230,12 +230,12 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
 
 
 def reached(gradient: Tensor) -> Tensor:
-    """Which inputs get gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
+    """Which inputs receive gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
     return as_it_lies(gradient) != 0
 
 
 def as_it_lies(x: Tensor) -> Tensor:
-    """A row for each sample of (N, ...), in channels_last memory format without a copy."""
+    """One row per sample of (N, ...), without a copy in channels_last memory format."""
     return (x.movedim(1, -1) if x.dim() > 2 else x).flatten(1)
 
 
@@ -254,7 +254,7 @@ def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
 def imbalance(phases: Tensor) -> float:
     """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero.
 
-    Of ``phase_means`` 0 if all phases get as much; sqrt(s^2 - 1) if a single one of s^2 gets everything.
+    For ``phase_means``: 0 if all phases get the same; sqrt(s^2 - 1) if a single one of s^2 gets everything.
     """
     mean = phases.mean()
     return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Gradients at a stage's input, before the activation that made it, and at weights."""
+"""Gradients at a stage's input, before the activation that precedes it, and at weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ ACTIVATIONS = (
     "Relu", "LeakyRelu", "PreluKernel", "RreluWithNoise", "Elu", "Celu", "Gelu", "Silu", "Mish", "Softplus",
     "Hardtanh", "Hardswish", "Hardsigmoid", "Sigmoid", "LogSigmoid", "Tanh", "Threshold",
 )  # fmt: skip
-"""Autograd's names of the elementwise functions that networks use, without ``Backward0``."""
+"""Autograd's names of elementwise activation functions, without ``Backward0``."""
 
 
 class Tap(NamedTuple):
@@ -22,10 +22,10 @@ class Tap(NamedTuple):
     activation: Tensor
     """The stage's input."""
     gradient: Tensor
-    """Of the loss at that input, through this stage alone where the map also goes elsewhere."""
+    """Gradient of the loss at that input, through this stage alone if the map has other consumers."""
     before: Tensor | None
-    """Of the loss at the input of the activation function whose output the stage takes, by all ways; None if
-    an activation function is not what comes before the stage."""
+    """Gradient of the loss at the input of the activation whose output the stage takes, through all paths;
+    None if no activation function directly precedes the stage."""
 
 
 def stage_gradients(
@@ -45,7 +45,7 @@ def backpropagate(
     """Taps of every stage, and the gradients of ``weights`` summed over the batch (zeros where unused).
 
     The model is in eval mode, so sample n of the gradient of the summed cross entropy is the gradient of
-    sample n's own loss: nothing is divided by the batch size.
+    that sample's own loss: nothing is divided by the batch size.
     """
     device = device_of(model)
     inputs: dict[str, Tensor] = {}
@@ -72,7 +72,7 @@ def backpropagate(
         with examined(model), torch.enable_grad():
             images = images.to(device).detach().requires_grad_()
             loss = F.cross_entropy(model(images), labels.to(device), reduction="sum")
-            # The images too, so that the backward pass goes on beyond the first stage.
+            # Include the images, so that the backward pass continues beyond the first stage.
             wanted = [*inputs.values(), *weights, images]
             gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
     finally:
@@ -89,12 +89,12 @@ def backpropagate(
 def adjacent_weights(
     model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor
 ) -> dict[str, dict[str, nn.Parameter]]:
-    """The learnt filters next to every stage in the order of the forward pass of ``image`` (1, C, H, W).
+    """The learnt filters next to every stage, in the order of the forward pass of ``image`` (1, C, H, W).
 
     Returns:
         By stage: ``before``, of the last layer that ran before it; ``own``, the stage's first; ``after``, of
-        the first layer that ran after it. Filters are parameters of two dimensions or more; what there is not
-        is left out.
+        the first layer that ran after it. Filters are parameters of two dimensions or more; missing ones
+        are left out.
     """
     inside = {part: stage for stage, module in stages.items() for part in module.modules()}
     order: list[tuple[str | None, nn.Module]] = []

@@ -71,19 +71,19 @@ def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
 class ShiftInvariance(Probe):
     """Consistency and accuracy of the classification under shifts, and the change of every stage.
 
-    Beside them how often a stage passes on the maximum of a window, by ``maximum_sampling``.
+    It also reports how often a stage outputs the maximum of a window, by ``maximum_sampling``.
 
     Args:
         presets: protocols of ``cnnpool.probe.consistency.PRESETS``, by name; the first gives
-            ``consistency_given_correct``. One that does not fit the images is named under ``skipped``.
+            ``consistency_given_correct``. Presets that do not fit the images are listed under ``skipped``.
         samples: images for the presets, >= 1.
         shift_samples: images for accuracy under shifts, >= 1.
         map_samples: images for ``accuracy_over_shifts``, the accuracy under every circular shift of up to
-            max_shift_px pixels each way, row by row with no shift in the centre, >= 0; 0: none.
+            max_shift_px pixels each way, row by row with zero shift in the centre, >= 0; 0: none.
         stage_samples: images for the change and the maximum-sampling bias of the stages, >= 2.
         max_shift_px: largest shift of the stage measures and of accuracy against shift, in pixels, >= 1.
-        worst_px: worst- and mean-shift accuracy try every circular shift up to so many pixels each way, >= 0.
-        seed: of the drawn shifts.
+        worst_px: largest circular shift each way for worst- and mean-shift accuracy, in pixels, >= 0.
+        seed: seed of the drawn shifts.
 
     Example:
         >>> from cnnpool import probe
@@ -173,7 +173,7 @@ class ShiftInvariance(Probe):
         maxima = maximum_sampling(model, stages, few)
         found = by_presets(model, *views, presets, self.seed, black)
         for one in found["presets"].values():
-            # Beside each protocol, since circular shifts of networks that pad with zeros are another measure.
+            # With each protocol, since circular shifts of zero-padded networks measure something else.
             one["model_padding"] = paddings(model)
         return {
             **found,
@@ -204,7 +204,7 @@ class ShiftInvariance(Probe):
 def accuracy_of_shifts(
     model: nn.Module, images: Tensor, labels: Tensor, worst_px: int, max_shift_px: int
 ) -> dict[str, float | dict[str, float]]:
-    """Accuracy on images (N, C, H, W) that are shifted circularly.
+    """Accuracy on circularly shifted images (N, C, H, W).
 
     Returns:
         ``worst_shift_accuracy``: images correct under all shifts of up to ``worst_px`` pixels each way, as a
@@ -227,13 +227,13 @@ def accuracy_of_shifts(
 
 
 def accuracy_map(model: nn.Module, images: Tensor, labels: Tensor, radius: int) -> Tensor:
-    """Accuracy over all circular shifts of up to ``radius`` pixels: (2r+1, 2r+1), centre unshifted, 0..1."""
+    """Accuracy over all circular shifts of up to ``radius`` pixels: (2r+1, 2r+1), no shift in the centre."""
     cells = [right_answers(model, images, labels, way).double().mean() for way in square(radius)]
     return torch.stack(cells).reshape(2 * radius + 1, 2 * radius + 1)
 
 
 def right_answers(model: nn.Module, images: Tensor, labels: Tensor, way: tuple[int, int]) -> Tensor:
-    """Which images (N,) are classified correctly when all are moved by ``way``: down, right."""
+    """Which images (N,) are classified correctly when all are shifted by ``way``: down, right."""
     return predictions(model, images, torch.tensor(way)) == labels.cpu()
 
 
@@ -270,9 +270,9 @@ def relative_change(
 def unchanged_outputs(
     model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
 ) -> dict[str, dict[str, float]]:
-    """Outputs of each operator that no d-pixel shift of its own input changes, by stage and distance.
+    """Share of each operator's outputs unchanged by d-pixel shifts of its own input, by stage and distance.
 
-    The share of outputs that are the same to the last bit after the stage's input map was moved circularly
+    The share of outputs that stay bit-identical after the stage's input map is moved circularly
     by d of its pixels, over images and the four directions: the literal "invariant to small shifts".
     """
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -290,14 +290,14 @@ def unchanged_outputs(
 
 
 def unchanged_share(operator: nn.Module, maps: Tensor, ways: Iterable[tuple[int, int]]) -> float:
-    """Outputs that are the same to the last bit after ``maps`` (N, C, H, W) moved, mean over ``ways``."""
+    """Share of outputs bit-identical after ``maps`` (N, C, H, W) are moved, mean over ``ways``."""
     still = operator(maps)
     same = [(operator(shift(maps, *way)) == still).double().mean() for way in ways]
     return torch.stack(same).mean().item()
 
 
 def _distances(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> dict[str, float]:
-    """By stage the mean distance of two maps of each image."""
+    """Mean distance of two maps of each image, by stage."""
     return {
         stage: float((x.double() - b[stage].double()).flatten(1).norm(dim=1).mean()) for stage, x in a.items()
     }

@@ -58,7 +58,7 @@ class GradientNoise(Probe):
     """Gradient noise scale of all parameters, and of the learnt filters next to every stage.
 
     Args:
-        samples: images whose gradients are compared, >= 2; each costs a backward pass of its own.
+        samples: images whose gradients are compared, >= 2; each takes a separate backward pass.
 
     Example:
         >>> from cnnpool import probe
@@ -116,12 +116,12 @@ class Moments:
             self.zeros[index] += int((gradient == 0).sum())
 
     def noise(self, parameters: Iterable[nn.Parameter]) -> dict[str, float]:
-        """Of ``parameters`` taken together (McCandlish 2018, arXiv:1812.06162, the simple noise scale).
+        """Noise scale of ``parameters`` together (McCandlish 2018, arXiv:1812.06162, the simple noise scale).
 
         Returns:
             ``trace``: of the covariance of single-sample gradients, unbiased.
             ``signal``: squared length of the true gradient, unbiased: |mean|^2 - trace / samples.
-            ``noise_scale``: trace / signal, in samples; left out where the signal is lost in the noise.
+            ``noise_scale``: trace / signal, in samples; omitted if the signal is lost in the noise.
             ``zero_fraction``: entries of single-sample gradients that are exactly zero, divided by all.
         """
         chosen = [self.place[id(p)] for p in parameters]

@@ -12,7 +12,7 @@ from cnnpool.quantity import Quantity, ratio
 from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
-"""Luo 2016, arXiv:1701.04128: two standard deviations of a Gaussian."""
+"""Two standard deviations of a Gaussian (Luo 2016, arXiv:1701.04128)."""
 
 
 @checked
@@ -65,8 +65,8 @@ class ReceptiveField(Probe):
 def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
     """By stage, E |dy/dx| (H, W): y the sum over channels of the output's centre, x the image.
 
-    Summed over the image's channels, the mean over images. Of an even map the centre is the lower right of
-    the four in the middle.
+    Summed over the image's channels, averaged over images. The centre of an even map is the lower right of
+    the four central pixels.
     """
     sums: dict[str, Tensor] = {}
     for (part,) in parts(images):
@@ -86,7 +86,7 @@ def extent(field: Tensor) -> dict[str, float]:
 
     Returns:
         ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.
-        ``reach_px``: the side of the smallest square around all pixels that are not zero, centred or not.
+        ``reach_px``: the side of the smallest square around all non-zero pixels, centred or not.
     """
     inside = field > 0
     spans = [torch.nonzero(inside.any(axis))[:, 0] for axis in (0, 1)]

@@ -1,6 +1,6 @@
-"""Shifts of whole batches and sets of them, and predictions for shifted images.
+"""Shifts of whole batches, sets of shifts, and predictions for shifted images.
 
-Images pass in parts: memory depends on the part, not on the batch.
+Images are processed in parts: memory depends on the part, not on the batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,23 +16,23 @@ from cnnpool.probe.base import Stages, device_of, examined, maps_of
 BATCH = 256
 Mean = TypeVar("Mean", float, Tensor)
 FORWARD = 1 << 20
-"""Pixels that pass forward at once: 256 images of 64 pixels, 20 of 224."""
+"""Pixels of one forward pass: 256 images of 64 pixels, 20 of 224."""
 BACKWARD = 1 << 18
-"""Pixels that pass at once where much is kept of each, as for the backward pass: 256 images of 32 pixels,
+"""Pixels of one pass that saves much of each, such as for backward: 256 images of 32 pixels,
 64 of 64, 5 of 224."""
 
 
 def at_once(images: Tensor, *, kept: bool) -> int:
-    """How many of ``images`` (N, C, H, W) pass at once; at least one.
+    """How many of ``images`` (N, C, H, W) to process at once; at least one.
 
     Args:
-        kept: whether much is kept of each, as for the backward pass.
+        kept: whether much is saved of each, as for the backward pass.
     """
     return max(1, (BACKWARD if kept else FORWARD) // (images.shape[-2] * images.shape[-1]))
 
 
 def parts(images: Tensor, *others: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """``images`` and what belongs to each, in parts of which much may be kept."""
+    """``images`` and the tensors that go with them, in parts small enough to save much of each."""
     size = at_once(images, kept=True)
     return zip(*(each.split(size) for each in (images, *others)), strict=True)
 
@@ -40,7 +40,7 @@ def parts(images: Tensor, *others: Tensor) -> Iterable[tuple[Tensor, ...]]:
 def with_next(
     model: nn.Module, stages: Stages, images: Tensor
 ) -> Iterator[tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]]:
-    """For each part of ``images``: it, the outputs of the stages, and those for each one's next image."""
+    """For each part of ``images``: the part, the outputs of the stages, and those for the next images."""
     for some, others in parts(images, images.roll(1, 0)):
         still = maps_of(model, stages, some)
         whole = len(some) == len(images)
@@ -51,17 +51,17 @@ def with_next(
 def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
     """The mean over all images, from the mean over each part and its number of images."""
     total = sum(counts)
-    # A single part keeps its bits.
+    # A single part must keep its bits.
     weighted = [value * (count / total) for value, count in zip(values, counts, strict=True)]
     return reduce(add, weighted)
 
 
 class NoLogitsError(ValueError):
-    """The model returns something else than a row of logits for each image."""
+    """The model returns something other than a row of logits per image."""
 
 
 def logits(model: nn.Module, images: Tensor, *, dense: bool = False) -> Tensor:
-    """Logits (N, K) of images (N, C, H, W), on the CPU; with ``dense`` also (N, K, H, W), for each pixel.
+    """Logits (N, K) of images (N, C, H, W), on the CPU; with ``dense`` also (N, K, H, W), per pixel.
 
     Raises:
         NoLogitsError: if the model returns anything else.
@@ -73,7 +73,7 @@ def logits(model: nn.Module, images: Tensor, *, dense: bool = False) -> Tensor:
 
 
 def _row(output: Any, pixels: torch.Size | None) -> Tensor:
-    """``output`` on the CPU, if it is logits (N, K), or (N, K, H, W) of (H, W) ``pixels``."""
+    """``output`` on the CPU, if it is logits (N, K), or (N, K, H, W) for (H, W) ``pixels``."""
     if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] == pixels:
         return output.cpu()
     if not isinstance(output, Tensor) or output.ndim != 2:
@@ -91,16 +91,16 @@ def predictions(
     dense: bool = False,
 ) -> Tensor:
     """Top-1 classes (N,) of images (N, C, H, W), each shifted by its row of ``shifts`` (N, 2) or all by (2,):
-    circularly, or as ``view`` of (images, shifts) shows them.
+    circularly, or by ``view`` of (images, shifts).
 
-    With ``dense`` also the classes of pixels, (N, H, W), under circular shifts, moved back by the shift.
+    With ``dense`` also the classes of pixels, (N, H, W), under circular shifts, shifted back.
     """
     size = _size(images)
 
     def moved(some: Tensor, by: Tensor) -> Tensor:
         if view:
             return view(some, by)
-        # One shift of all is a roll, which is faster.
+        # A common shift is a roll, which is faster.
         return shift(some, *(shifts.tolist() if shifts.dim() == 1 else by.unbind(1)))
 
     def classes(some: Tensor, by: Tensor) -> Tensor:
@@ -123,13 +123,13 @@ def shift(
     circular: bool = True,
     fill: Tensor | None = None,
 ) -> Tensor:
-    """Each image moved by its own whole number of pixels.
+    """Move each image by its own whole number of pixels.
 
     Args:
         images: (N, C, H, W).
         down, right: pixels, one number or one per image (N,); negative moves up or left.
-        circular: what leaves on one side enters on the other; else ``fill`` enters.
-        fill: by channel (C,); None for zeros. Of normalised images, zero is the mean grey, not black.
+        circular: pixels wrap around; otherwise ``fill`` enters.
+        fill: by channel (C,); None for zeros. In normalised images zero is the mean grey, not black.
     """
     if circular and isinstance(down, int) and isinstance(right, int):
         return images.roll((down, right), (2, 3))
@@ -146,10 +146,10 @@ def shift(
 
 
 def fourier_shift(images: Tensor, down: float, right: float) -> Tensor:
-    """Images (N, C, H, W) moved circularly by fractions of a pixel, with ideal interpolation.
+    """Move images (N, C, H, W) circularly by fractions of a pixel, with ideal interpolation.
 
-    The phase of every frequency f turns by 2 pi f d. A frequency at Nyquist keeps its real part, cos(pi d),
-    as its phase is unknown. Shifts by whole pixels are rolls, within rounding.
+    Turns the phase of every frequency f by 2 pi f d. A frequency at Nyquist keeps its real part, cos(pi d),
+    because its phase is unknown. Shifts by whole pixels are rolls, within rounding.
     """
     for amount, axis in ((down, 2), (right, 3)):
         angle = torch.pi * 2 * amount * _frequencies(images, axis)
@@ -170,7 +170,7 @@ def square(radius: int) -> list[tuple[int, int]]:
 
 
 def cross(distance: int) -> list[tuple[int, int]]:
-    """The shifts by ``distance`` pixels in the four directions of the axes; a single one for 0."""
+    """The shifts by ``distance`` pixels in the four axis directions; a single one for 0."""
     return list(dict.fromkeys([(distance, 0), (-distance, 0), (0, distance), (0, -distance)]))
 
 

@@ -1,6 +1,6 @@
 """Logits over sets of shifts: a fine grid, a diagonal, and a square.
 
-The worst of a grid with fractions of a pixel (``AdversarialShift``), jumps from pixel to pixel (``Diagonal``,
+The worst case on a sub-pixel grid (``AdversarialShift``), jumps from pixel to pixel (``Diagonal``,
 Azulay & Weiss 2019, arXiv:1805.12177), and how far the output moves (``Sensitivity``, Kauderer-Abrams 2017,
 arXiv:1801.01450).
 """
@@ -35,8 +35,8 @@ class AdversarialShift(Probe):
 
     Args:
         samples: images, >= 1.
-        max_shift_px: the grid reaches so many pixels each way, >= 0.
-        per_px: grid points per pixel, >= 1; 1 leaves whole pixels alone.
+        max_shift_px: extent of the grid in pixels each way, >= 0.
+        per_px: grid points per pixel, >= 1; 1 gives whole pixels only.
 
     Example:
         >>> from cnnpool import probe
@@ -89,7 +89,7 @@ def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: lis
 
     Returns:
         ``accuracy``: images classified correctly at every point of the grid, divided by all.
-        ``whole_px_accuracy``: the same at the points of whole pixels.
+        ``whole_px_accuracy``: the same at whole-pixel points of the grid.
         ``mean_accuracy``: correct predictions over all points and images, divided by all.
     """
     right, whole = [], []
@@ -110,9 +110,9 @@ def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: lis
 class Diagonal(Probe):
     """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
 
-    The image stands on a black background and moves down the diagonal through its middle. The paper shrinks
-    images within a larger canvas, or crops larger ones; here the canvas is the image's own size, so that the
-    model sees maps of the size it was made for.
+    The image is on a black background and moves along the diagonal through its middle. The paper shrinks
+    images within a larger canvas, or crops larger ones; here the canvas is the image's own size, so the
+    model sees maps of its usual size.
 
     Args:
         samples: images, >= 1; 1000 in the paper.
@@ -184,7 +184,7 @@ class Sensitivity(Probe):
 
     Args:
         samples: images, >= 2.
-        radius_px: the map reaches so many pixels each way, >= 1.
+        radius_px: radius of the map in pixels each way, >= 1.
 
     Example:
         >>> from cnnpool import probe
@@ -228,7 +228,7 @@ class Sensitivity(Probe):
 def sensitivity_map(model: nn.Module, images: Tensor, radius: int, black: Tensor | None = None) -> Tensor:
     """E ||f(S x) - f(x)|| / E ||f(x) - f(x')|| over shifts of up to ``radius`` pixels: (2r+1, 2r+1).
 
-    f are the logits; black enters where the image leaves; the second mean is over pairs of different images
+    f are the logits; black enters at the border; the second mean is over pairs of different images
     (each with the next). 0 in the centre; 1 is as far as another image.
     """
     still = logits(model, images).double()

@@ -1,4 +1,4 @@
-"""The windows of an operator: ties, the places that win, and how often it passes on the maximum."""
+"""The windows of an operator: ties, winning places, and how often it outputs the maximum."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ Pair = tuple[int, int]
 WinnerSums = dict[str, tuple[Tensor, int]]
 SAME = 1e-3
 TRIED = (1.0, 3.0)
-"""Positive, since powers and probabilities are for such maps; two, since a bias could restore one."""
+"""Test values: positive, as powers and probabilities require; two, as a bias could preserve one."""
 Geometry = tuple[Pair, Pair, Pair, Pair, bool]
-"""Kernel, stride, padding, dilation and ceil mode, in the order torch takes them."""
+"""Kernel, stride, padding, dilation and ceil mode, in torch's order."""
 
 
 def share(true: Tensor) -> float:
@@ -29,14 +29,14 @@ def share(true: Tensor) -> float:
 
 
 def stride_of(operator: nn.Module) -> Pair:
-    """The operator's stride; (2, 2) if it does not say."""
+    """The operator's stride; (2, 2) if it has none."""
     return own(operator, "stride", (2, 2))
 
 
 def own(operator: nn.Module, name: str, default: Pair) -> Pair:
     """The operator's kernel_size, stride, padding or dilation, by ``name``; ``default`` if it has none."""
     value = getattr(operator, name, default)
-    # Of other packages an option of this name may be a word, as padding="same".
+    # In other packages such an option may be a string, such as padding="same".
     return default if isinstance(value, str) else _pair(value)
 
 
@@ -51,13 +51,13 @@ def tie_rule(operator: nn.Module) -> str:
 
 
 def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
-    """Windows of the map (N, C, H, W) in which the maximum is not unique, and windows of zeros alone.
+    """Windows of the map (N, C, H, W) whose maximum is not unique, and windows of zeros only.
 
-    The windows are the operator's own (``kernel_size``, ``stride``, ``dilation``); an operator without a
-    window is judged by its stride x stride cells.
+    The windows are the operator's own (``kernel_size``, ``stride``, ``dilation``); for an operator without a
+    window they are its stride x stride cells.
 
     Returns:
-        ``tied_windows``, ``zero_windows``: divided by the number of windows that lie wholly in the map.
+        ``tied_windows``, ``zero_windows``: divided by the number of windows entirely within the map.
     """
     stride = stride_of(operator)
     kernel, dilation = own(operator, "kernel_size", stride), own(operator, "dilation", (1, 1))
@@ -75,14 +75,14 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
 
 
 def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
-    """Windows of a max pooling that each place of the window wins, row by row (cells,), and their number.
+    """Number of max-pooling windows won by each place, row by row (cells,), and number of windows.
 
-    By the operator's own tie rule; a window split among equals gives each its part.
+    Ties follow the operator's own rule; a split window gives each of the equal maxima its part.
 
     Returns:
         ``winners`` over all windows, ``winners_untied`` over those with a single maximum, whose winner the
-        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides. None for an
-        operator that takes no maximum over windows.
+        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides. None for
+        an operator that takes no maximum over windows.
     """
     if isinstance(operator, nn.MaxPool2d):
         operator = MaxPool2d.like(operator)
@@ -90,8 +90,8 @@ def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
     if pool is None:
         return None
     won, tied = _kept(activation, operator, pool)
-    # Place by place, in blocks of one size: all places at once take many times the map, and blocks whose size
-    # depends on the values leave holes that no later one fits.
+    # Place by place, in blocks of one size: all places at once take many times the map's memory, and blocks
+    # of data-dependent sizes fragment it.
     sums = torch.tensor(
         [[_sum(place), _sum(place * ~tied), _sum(place * tied)] for place in won], dtype=torch.float64
     )
@@ -105,7 +105,7 @@ def _sum(place: Tensor) -> float:
 
 
 def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
-    """Shares of the windows of all ``parts`` of a batch: lists of sum 1, left out where there are none."""
+    """Shares of the windows of all ``parts`` of a batch: lists of sum 1, omitted if there are none."""
     shares = {}
     for name in parts[0]:
         if windows := sum(part[name][1] for part in parts):
@@ -114,13 +114,13 @@ def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
 
 
 def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Iterator[Tensor], Tensor]:
-    """For each place the part that it wins of each window, (windows,); and which windows are tied."""
+    """For each place its share of each window, (windows,); and which windows are tied."""
     cells = pool.kernel_size[0] * pool.kernel_size[1]
     winners = _winners(activation, operator, pool, pool.ties)
     if pool.ties == "split":
         equal = reduce(torch.add, ((winners >> place) & 1 for place in range(cells)))
         return (((winners >> place) & 1).double() / equal for place in range(cells)), equal > 1
-    # Where the first and the last of the equals are the same there is one.
+    # If the first and the last maximum coincide there is only one.
     other = _winners(activation, operator, pool, "last" if pool.ties == "first" else "first")
     return _one_hot(winners, cells), winners != other
 
@@ -141,9 +141,9 @@ def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> T
 
 
 def _places(x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, windows: Pair) -> list[Tensor]:
-    """For each place of a window, row by row, the cell that all of ``windows`` (down, across) have there.
+    """For each place of a window, row by row, the cells of all ``windows`` (down, across) there.
 
-    The k-th place of all windows at once is a strided view; to gather windows takes three times as long.
+    The k-th place of all windows is a strided view; gathering windows takes three times as long.
     """
     return [
         x[..., row :: stride[0], column :: stride[1]][..., : windows[0], : windows[1]]
@@ -164,13 +164,13 @@ class Passed(NamedTuple):
     """Windows of a stage, counted over images and channels."""
 
     maximum: int
-    """Of the uneven ones, those whose output is their maximum."""
+    """Uneven windows whose output is their maximum."""
     uneven: int
-    """Windows with two different values at least."""
+    """Windows with at least two different values."""
     windows: int
 
     def shares(self) -> dict[str, float]:
-        """``maximum_sampling_bias``, left out without uneven windows, and ``constant_windows``."""
+        """``maximum_sampling_bias``, omitted without uneven windows, and ``constant_windows``."""
         found = {"maximum_sampling_bias": self.maximum / self.uneven} if self.uneven else {}
         return found | {"constant_windows": 1 - self.uneven / self.windows}
 
@@ -180,14 +180,14 @@ def maximum_sampling(
 ) -> dict[str, dict[str, float]]:
     """Maximum-sampling bias of each stage (after Saha & Gokhale 2024, arXiv:2404.07410).
 
-    An output stands for a window of its own channel, see ``extremes``. Where all values of a window are the
-    same, every operator passes on the maximum, so these windows are left out. Of several equal maxima any may
-    be passed on: the value counts, not its place.
+    Each output has a window of its own channel, see ``extremes``. If all values of a window are equal, every
+    operator outputs the maximum, so these windows are left out. Any of several equal maxima may
+    be output: the value counts, not its place.
 
     Returns:
-        By stage ``maximum_sampling_bias``, outputs that are the maximum of their window to the last bit,
-        divided by the outputs whose window is not constant; and ``constant_windows``, the share of the
-        others. Nothing for an operator that changes a constant map, see ``keeps_constants``.
+        By stage ``maximum_sampling_bias``, the share of outputs that equal the maximum of their window bit
+        for bit, among outputs with a non-constant window; and ``constant_windows``, the share of the
+        others. Empty for an operator that changes a constant map, see ``keeps_constants``.
     """
     found: dict[str, list[Passed]] = {stage: [] for stage in stages}
     with examined(model), torch.no_grad():
@@ -211,13 +211,13 @@ def passed(operator: nn.Module, maps: Tensor) -> Passed:
 
 
 def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Tensor]:
-    """Largest and smallest value of the window of every output, for outputs of ``size`` (H', W').
+    """Largest and smallest value in the window of every output, for outputs of ``size`` (H', W').
 
     The window is the operator's own (``kernel_size``, ``stride``, ``padding``, ``dilation``, ``ceil_mode``),
-    without the padding. An operator without one, such as a blur or a polyphase sampler, is judged by its
-    stride x stride blocks, the last of which the edge may cut off, and one of another output size by the
-    H' x W' parts into which adaptive pooling divides the map. Windows that an operator places at random
-    (``fractional_max``) are not known, and count as these blocks or parts.
+    without the padding. For an operator without one, such as a blur or a polyphase sampler, it is its
+    stride x stride blocks, the last of which may be cut off by the edge; for other output sizes it is the
+    H' x W' parts of the map as in adaptive pooling. Windows placed at random
+    (``fractional_max``) are unknown, and replaced by these blocks or parts.
     """
     stride = stride_of(operator)
     geometry: Geometry = stride, stride, (0, 0), (1, 1), True
@@ -229,7 +229,7 @@ def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Ten
             own(operator, "dilation", (1, 1)),
             bool(getattr(operator, "ceil_mode", False)),
         )
-        # A filter that pads by other means states a window that would make fewer outputs.
+        # The window of a filter that pads by other means would give fewer outputs.
         geometry = window if _makes(window, maps, size) else geometry
     if _makes(geometry, maps, size):
         return F.max_pool2d(maps, *geometry), -F.max_pool2d(-maps, *geometry)
@@ -237,7 +237,7 @@ def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Ten
 
 
 def _makes(geometry: Geometry, maps: Tensor, size: Pair) -> bool:
-    """Whether such windows are legal for torch and make outputs of ``size``."""
+    """Whether torch accepts such windows and they give outputs of ``size``."""
     *sides, ceil_mode = geometry
     axes = list(zip(maps.shape[-2:], size, *sides, strict=True))
     return all(
@@ -247,10 +247,10 @@ def _makes(geometry: Geometry, maps: Tensor, size: Pair) -> bool:
 
 
 def keeps_constants(operator: nn.Module, maps: Tensor) -> bool:
-    """Whether a constant map like ``maps`` (N, C, H, W) passes ``operator`` unchanged, away from the edges.
+    """Whether ``operator`` leaves a constant map like ``maps`` (N, C, H, W) unchanged, away from the edges.
 
-    Of an operator that does not keep it, because it convolves, activates, scales or makes other channels, no
-    output is one of its window's values but by chance.
+    If it does not, because it convolves, activates, scales or makes other channels, an output equals
+    one of its window's values only by chance.
     """
     for value in TRIED:
         constant = torch.full_like(maps[:1], value)

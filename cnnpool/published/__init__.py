@@ -1,4 +1,4 @@
-"""Networks of torchvision, of timm and of installed packages, with the downsampling of one's choice."""
+"""Networks of torchvision, timm and installed packages, with configurable downsampling."""
 
 from cnnpool.published.build import PUBLISHED, Operators, Published, build
 from cnnpool.published.sources import NetworkSource

@@ -1,4 +1,4 @@
-"""A network of another package, from names and options, in the shape that training and probes expect."""
+"""Build a network of another package from names and options, in the form that training and probes expect."""
 
 import json
 import logging
@@ -33,12 +33,12 @@ PUBLISHED: dict[str, Callable[..., NetworkSource]] = {
 
 @dataclass(frozen=True)
 class Operators:
-    """An operator for every stage, and others for single ones.
+    """The common operator of all stages, and the operators of single stages.
 
     Args:
         common: ``name`` and options of the operator that replaces the downsampling of every stage; ``keep``
             for the network's own.
-        own: the same by stage, for stages that have an operator of their own.
+        own: the same by stage, for stages that have a separate operator.
     """
 
     common: Mapping[str, Any]
@@ -46,16 +46,16 @@ class Operators:
 
 
 class Published(Cnn):
-    """Images (N, C, H, W), C = 1 or 3, to logits (N, num_classes), by a network made for three channels.
+    """Images (N, C, H, W), C = 1 or 3, to logits (N, num_classes), by a network for three channels.
 
-    Images of one channel are repeated. Of several outputs in training, such as Inception's auxiliary logits,
-    the first counts.
+    Images of one channel are repeated. If training gives several outputs, such as Inception's auxiliary
+    logits, the first one is used.
 
     Args:
         network: (N, 3, H, W) to logits.
         stages: the downsampling operators by stage, in order.
-        operators: ``name`` and options of the operator at every stage, as results.json has them.
-        loaded: the weights that it starts from.
+        operators: ``name`` and options of the operator at every stage, as in results.json.
+        loaded: the initial weights.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ def build(
     readout: Mapping[str, Any],
     **options: Any,
 ) -> Published:
-    """A network of the package ``name`` with the operators and the readout that are asked for.
+    """A network of the package ``name`` with the requested operators and readout.
 
     Its stages are all pooling and strided convolutions, found by a dry run, by their dotted names with
-    underscores for dots. A stage whose downsampling the common operator cannot replace stays as it is, and a
+    underscores for dots. A stage that the common operator cannot replace is unchanged, and a
     warning says why.
 
     Args:
@@ -97,18 +97,18 @@ def build(
         in_channels: 1 or 3.
         size: (H, W) of the images.
         num_classes: number of logits.
-        operators: for the stages; the options of each are those that shall differ from what was there.
+        operators: operators of the stages; the options of each are those that override the original's.
         readout: ``name`` and options of the readout in place of the global pooling; ``keep`` for its own.
-        options: of the package's entry, such as ``arch`` and ``weights``.
+        options: options of the package's entry, such as ``arch`` and ``weights``.
 
     Raises:
-        ValueError: for an unknown name or option; if weights cannot be had or do not fit; if the network does
-            not run on such images, or an operator that is asked for can replace nothing.
+        ValueError: for an unknown name or option; if weights are unavailable or do not fit; if the network
+            does not run on such images, or a requested operator can replace nothing.
     """
     if in_channels not in (1, 3):
         raise ValueError(f"published networks take 1 or 3 channels, not {in_channels}")
     source: NetworkSource = registry.construct(PUBLISHED, "networks", name, **options)
-    # Pooling that the network's code calls as a function can be a stage too.
+    # Pooling by function calls in the network's code can be a stage too.
     network = as_modules(source.network(num_classes))
     weights = source.read_weights()
     loaded = load_into(network, weights, num_classes) if weights else Loaded("random")
@@ -132,7 +132,7 @@ def build(
 def _swap(
     network: nn.Module, example: torch.Tensor, operators: Operators, source: NetworkSource
 ) -> tuple[dict[str, Mapping[str, Any]], list[Change]]:
-    """Replace what is asked for: the operator of every stage that was replaced, and the changes."""
+    """Make the requested replacements: the operator of every replaced stage, and the changes."""
     modules = {module: name for name, module in network.named_modules()}
     names = {stage: modules[module] for stage, module in stages_of(network, example).items()}
     if unknown := sorted(operators.own.keys() - names.keys()):
@@ -206,7 +206,7 @@ def _replace(
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:
-    """How images were prepared for the weights that a run starts from; None if that is not known.
+    """How images were prepared for the initial weights of a run; None if unknown.
 
     Raises:
         ValueError: for an architecture or weights that do not exist.
@@ -218,12 +218,12 @@ def preset_of(settings: Mapping[str, Any]) -> Preset | None:
 
 
 def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the data, with size and resize as the weights expect if neither is set.
+    """The settings of the data, with the size and resize that the weights expect if neither is set.
 
-    Data sets of one size, which have no such options, stay as they are.
+    Data sets of a fixed size, which have no such options, are unchanged.
     """
     data = dict(settings["data"])
-    # An option that a data set does not have is not null.
+    # A missing option is not null.
     if any(data.get(key, 0) is not None for key in ("size", "resize")):
         return data
     preset = preset_of(settings)
@@ -234,7 +234,7 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
     """A line on what was taken from the weights; empty if nothing was.
 
     Args:
-        preset: of the weights.
+        preset: preset of the weights.
         settings: as the user gave them.
         data: as ``sized`` returns them.
     """
@@ -251,7 +251,7 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
 
 @cache
 def _published(model: str) -> Preset | None:
-    """The preset of the network with the settings ``model``, as JSON: asked once for all jobs of a sweep."""
+    """The preset of the network with the settings ``model``, as JSON: cached for all jobs of a sweep."""
     chosen = json.loads(model)
     found: Preset | None = registry.construct(PUBLISHED, "networks", chosen.pop("name"), **chosen).preset()
     return found

@@ -1,4 +1,4 @@
-"""Where networks come from: torchvision, timm, and packages that the user has installed."""
+"""Sources of networks: torchvision, timm, and packages that the user has installed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from cnnpool.registry import check_fields, did_you_mean
 from cnnpool.surgery.fitting import Order
 
 DEFAULT = "default"
-"""The weights that the package itself recommends."""
+"""The weights that the package recommends."""
 T = TypeVar("T")
 Size = int | tuple[int, int]
 GROUP = "cnnpool.networks"
@@ -24,12 +24,12 @@ GROUP = "cnnpool.networks"
 
 @dataclass(frozen=True)
 class Preset:
-    """The preparation of images that weights were made with, as their package publishes it.
+    """The image preparation for which weights were made, as their package publishes it.
 
     Args:
-        source: whose numbers they are, in words.
-        size: H and W, or (H, W), of the central part that a network is tested on, in pixels.
-        resize: H and W, or (H, W), that images are brought to before.
+        source: source of the numbers, in words.
+        size: H and W, or (H, W), of the central part on which a network is tested, in pixels.
+        resize: H and W, or (H, W), to which images are resized before.
         mean, std: of the pixels, per channel, white being 1.
     """
 
@@ -42,17 +42,17 @@ class Preset:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSource:
-    """An architecture, the weights that it is to start from, and where operators are put.
+    """An architecture, its initial weights, and the position of operators.
 
     Args:
         arch: name of the architecture, such as ``resnet50``.
-        weights: to start from: ``default``, which are downloaded, or a file of safetensors or of a
+        weights: initial weights: ``default``, which are downloaded, or a file of safetensors or of a
             state_dict; null for random ones.
         order: of operator and convolution where a strided convolution is replaced: after, behind the
             convolution at stride 1; before, at stride 1 before the convolution, a quarter of the arithmetic.
-        min_channels: stages of fewer channels stay as they are, >= 0; 16 leaves most stems.
-        skip_stem: leave the first stage as it is.
-        normalise: pixels by mean and standard deviation of the weights, where these are known, or of the
+        min_channels: stages of fewer channels are unchanged, >= 0; 16 skips most stems.
+        skip_stem: leave the first stage unchanged.
+        normalise: pixels by mean and standard deviation of the weights, if these are known, or of the
             training data.
 
     Raises:
@@ -72,7 +72,7 @@ class NetworkSource:
 
     @property
     def file(self) -> Path | None:
-        """The file that ``weights`` means by its suffix or a folder before its name; None for others."""
+        """The file that ``weights`` names, recognised by its suffix or a folder in its path; else None."""
         path = Path(self.weights or "")
         is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
         return path if is_file else None
@@ -82,14 +82,14 @@ class NetworkSource:
         raise NotImplementedError
 
     def network(self, num_classes: int) -> nn.Module:
-        """The architecture with random weights, of torch's generator."""
+        """The architecture with random weights from torch's generator."""
         raise NotImplementedError
 
     def read_weights(self) -> Weights | None:
-        """The weights to start from; None for random ones.
+        """The initial weights; None for random ones.
 
         Raises:
-            ValueError: if they cannot be had.
+            ValueError: if they are unavailable.
         """
         if self.weights is None:
             return None
@@ -98,9 +98,9 @@ class NetworkSource:
         return replace(weights, mean=preset.mean, std=preset.std) if preset else weights
 
     def preset(self) -> Preset | None:
-        """How images were prepared for the weights; None for random ones, or where that is not published.
+        """How images were prepared for the weights; None for random ones, or if that is not published.
 
-        Of weights in a file it is what the package publishes for the architecture.
+        For weights in a file it is the package's preset for the architecture.
         """
         return None
 
@@ -184,7 +184,7 @@ class Timm(NetworkSource):
         if not config:
             return None
         size = tuple(config.input_size[1:])
-        # Rounded down as ``timm.data.create_transform`` does for a test.
+        # Rounded down like ``timm.data.create_transform`` for testing.
         resize = _size(*(int(side / config.crop_pct) for side in size))
         return Preset(f"timm {self.arch}", _size(*size), resize, tuple(config.mean), tuple(config.std))
 
@@ -195,7 +195,7 @@ class Installed(NetworkSource):
 
     ``arch`` is the entry point's name, or its value, ``package.module:function``. The function is called with
     the number of classes and returns a network that takes (N, 3, H, W). ``weights`` are a file, or null for
-    what the function returns.
+    the weights that the function returns.
     """
 
     def check(self) -> None:
@@ -241,7 +241,7 @@ def fetched(fetch: Callable[[], T]) -> T:
     """The result of ``fetch``, which downloads published weights.
 
     Raises:
-        ValueError: if they cannot be had.
+        ValueError: if they are unavailable.
     """
     try:
         return fetch()

@@ -1,4 +1,4 @@
-"""Weights that a network starts from: read without running code, checked against the network, identified."""
+"""Initial weights of a network: read without running code, checked against the network, identified."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from cnnpool.run_folder.checkpoint import load
 
 PREFIXES = ("module.", "_orig_mod.", "model.")
-"""Prefixes that wrappers put before the names of a model's parameters."""
+"""Prefixes that wrappers add to the names of a model's parameters."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Parameters and buffers by name, and where they come from.
+    """Parameters and buffers by name, and their source.
 
     Args:
-        state: by the names that the network gives them.
+        state: by their names in the network.
         source: in words.
-        mean, std: of the images that they were trained on, per channel, white being 1; None if not known.
+        mean, std: of their training images, per channel, white being 1; None if unknown.
     """
 
     state: Mapping[str, Tensor]
@@ -32,7 +32,7 @@ class Weights:
 
     @property
     def sha256(self) -> str:
-        """Identity of names, shapes, types and values, whatever the file that held them."""
+        """Identity of names, shapes, dtypes and values, whatever file contained them."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.state.items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
@@ -42,12 +42,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The fate of the weights in the network.
+    """The result of loading weights into the network.
 
     Args:
-        source: where they come from, in words.
+        source: source of the weights, in words.
         sha256: their identity; None if nothing was loaded.
-        new: parameters of the network that start at random, since the weights are for other classes.
+        new: parameters of the network that are random, because the weights are for other classes.
         mean, std: as in :class:`Weights`.
     """
 
@@ -59,10 +59,10 @@ class Loaded:
 
 
 def from_file(path: Path) -> Weights:
-    """The weights in a safetensors file, or in one that ``torch.save`` made of tensors alone.
+    """The weights in a safetensors file, or in one that ``torch.save`` wrote from tensors only.
 
     Raises:
-        ValueError: if the file is missing, damaged, or holds anything else.
+        ValueError: if the file is missing, damaged, or contains anything else.
     """
     if path.suffix == ".safetensors":
         state = _safetensors(path)
@@ -87,9 +87,9 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by the names that the bare model gives them.
+    """The tensors of a checkpoint by their names in the bare model.
 
-    From ``state_dict`` or ``model`` if the checkpoint has them, without the prefixes that all of them share.
+    From ``state_dict`` or ``model`` if the checkpoint has them, without prefixes common to all names.
     """
     for key in ("state_dict", "model"):
         if isinstance(content.get(key), Mapping):
@@ -102,10 +102,10 @@ def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def load_into(network: nn.Module, weights: Weights, num_classes: int) -> Loaded:
-    """Load ``weights`` strictly, but for layers that make ``num_classes`` logits where they made others.
+    """Load ``weights`` strictly, except in layers that make ``num_classes`` logits instead of others.
 
     Raises:
-        ValueError: if a weight is missing, left over, or of another shape in any other layer.
+        ValueError: if a weight is missing, unexpected, or of another shape in any other layer.
     """
     own, given = network.state_dict(), weights.state
     new = tuple(
@@ -121,7 +121,7 @@ def load_into(network: nn.Module, weights: Weights, num_classes: int) -> Loaded:
 
 
 def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], new: Collection[str] = ()) -> str:
-    """The weights of a network that ``given`` lacks, has besides, or has in another shape; empty if none.
+    """The weights of a network that ``given`` lacks, has in addition, or has in another shape.
 
     Args:
         own: the network's state.

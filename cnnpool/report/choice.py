@@ -1,4 +1,4 @@
-"""Runs grouped by what was chosen: keys, readable labels, the baseline."""
+"""Runs grouped by choice: keys, readable labels, the baseline."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class Choice:
 
     @property
     def results(self) -> Results:
-        """Of one of its runs, for what all of them have alike."""
+        """The results of one of its runs, for values that all of them share."""
         return next(iter(self.runs.values())).results
 
     @property
@@ -33,9 +33,9 @@ class Choice:
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """The keys to group by when none are given: what differs among pool, readout and model, else pool.
+    """The keys to group by when none are given: those that differ among pool, readout and model, else pool.
 
-    Runs of other programs know theirs.
+    Runs of other programs have their own keys.
     """
     if others := logged(runs):
         return list(others[0].by)
@@ -44,10 +44,10 @@ def varying(runs: Sequence[Run]) -> list[str]:
 
 
 def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
-    """One choice for each combination of values at the keys ``by``, in the order of their labels.
+    """One choice per combination of values at the keys ``by``, sorted by label.
 
     Raises:
-        ValueError: for a key no run has, for seed, or if two runs have the same choice and seed.
+        ValueError: for a key that no run has, for seed, or if two runs have the same choice and seed.
     """
     for key in by:
         if key == "seed":
@@ -64,23 +64,23 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
 
 
 def known(runs: Sequence[Run], key: str) -> bool:
-    """Whether runs can be grouped by ``key``: the name of a room, or a setting of any of them."""
+    """Whether runs can be grouped by ``key``: a room's name, or a setting of any of them."""
     return key in NAMED or any(key in run.settings for run in runs)
 
 
 def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
-    """The choice called ``wanted`` (its label, or the only one whose pool, readout, ... has that name).
+    """The choice called ``wanted``: its label, or the only choice whose pool, readout, ... has that name.
 
-    Without ``wanted``: max pooling if it is there, in all stages if that is there, else the first choice.
+    Without ``wanted``: max pooling, preferably in all stages, if there is one, else the first choice.
 
     Raises:
-        ValueError: if no choice, or more than one, answers to ``wanted``.
+        ValueError: if no choice, or more than one, matches ``wanted``.
     """
     if wanted is None:
         some = [choice for choice in choices if choice.results.pool["name"] == "max"]
         whole = [choice for choice in some if not exceptions(choice.results)]
         return (whole or some or list(choices))[0]
-    # A label is "max / gap": as well without its blanks.
+    # A label such as "max / gap" may be given without its spaces.
     exact = [one for one in choices if one.label.replace(" / ", "/") == wanted.replace(" / ", "/")]
     named = exact or [choice for choice in choices if wanted in choice.label.split(" / ")]
     if len(named) != 1:
@@ -97,7 +97,7 @@ def frozen(run: Run, key: str) -> str:
 
 
 def _apart(first: Run, second: Run) -> str:
-    """How two runs of one label and seed can be told apart, by the settings in which they differ."""
+    """How to tell apart two runs of the same label and seed: the settings in which they differ."""
     keys = {*first.settings, *second.settings}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
     differing = [key for key in own if first.setting(key) != second.setting(key)]
@@ -125,10 +125,10 @@ def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:
 
 
 def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
-    """A label per group: for each key the name, with the options that differ or were asked for.
+    """A label per group: for each key the name, with the options that differ or were requested.
 
-    The stages of a probed model are its modules with all their settings: named only where labels would be
-    the same without them.
+    The stages of a probed model are its modules with all their settings: included only if labels would be
+    equal without them.
     """
     for modules in (False, True):
         columns = [_column(groups, key, modules=modules) for key in by]
@@ -140,7 +140,7 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
 
 def _column(groups: list[list[Run]], key: str, *, modules: bool) -> list[str]:
     if key not in NAMED:
-        # A room's name says by itself what it is of.
+        # The name of a room's choice needs no prefix.
         prefix = "" if key.removesuffix(".name") in (*NAMED, "group") else f"{key}="
         return [prefix + as_text(runs[0].setting(key)) for runs in groups]
     nodes = [getattr(runs[0].results, key) for runs in groups]
@@ -180,6 +180,6 @@ def _options(node: Mapping[str, Any], keys: set[str]) -> str:
 
 
 def natural(label: str) -> list[tuple[bool, int, str]]:
-    """A sorting key by which kernel_size=10 comes after kernel_size=2."""
+    """Sort key that places kernel_size=10 after kernel_size=2."""
     parts = re.split(r"(\d+)", label)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

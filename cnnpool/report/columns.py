@@ -14,7 +14,7 @@ WIDEST = 7
 
 
 def main_columns(comparison: Comparison) -> list[Column]:
-    """Choice, n, the metric with its spread and interval, the difference to the baseline, the verdict."""
+    """Choice, n, the metric with its spread and interval, the difference from the baseline, the verdict."""
     rows, metric = comparison.rows, comparison.metric
     step = f" ({metric.step_unit})" if metric.step_unit else ""
     return [
@@ -29,14 +29,14 @@ def main_columns(comparison: Comparison) -> list[Column]:
 
 
 def measure_tables(comparison: Comparison) -> list[list[Column]]:
-    """The means of the other measures in tables that a page is wide enough for; those of cost come last."""
+    """The means of the other measures in tables that fit a page; costs come last."""
     groups = [[one for one in comparison.measures if one.quantity.is_cost == cost] for cost in (False, True)]
     parts = [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
     return [[choice_column(comparison), *(_means(comparison, one) for one in part)] for part in parts]
 
 
 def pair_columns(comparison: Comparison) -> list[Column]:
-    """Choice, then what else is known of its difference to the baseline."""
+    """Choice, then further statistics of its difference from the baseline."""
     rows, metric = comparison.rows[1:], comparison.metric
     pairs = [row.versus for row in rows if row.versus]
     sense = "higher" if metric.sense == 0 else "better"
@@ -61,7 +61,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
 
 
 def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
-    """The 95 % interval, of a difference where it has a ``sign``; none of fewer than two values."""
+    """The 95 % interval; with ``sign`` that of a difference. Empty for fewer than two values."""
     if math.isnan(s.low):
         return NONE
     low, high = (s.low, s.high) if sign else (metric.within(s.low), metric.within(s.high))
@@ -69,7 +69,7 @@ def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
 
 
 def choice_column(comparison: Comparison) -> Column:
-    """The labels."""
+    """The column of labels."""
     return Column("choice", [row.choice.label for row in comparison.rows], words=True)
 
 
@@ -79,7 +79,7 @@ def _means(comparison: Comparison, one: Measure) -> Column:
 
 
 def ranking(comparison: Comparison) -> str:
-    """The places in one sentence, or why there are none."""
+    """The ranks in one sentence, or the reason why there are none."""
     rows = comparison.rows
     if len(rows) < 2:
         return "One choice alone: nothing to rank."
@@ -103,7 +103,7 @@ def ranking(comparison: Comparison) -> str:
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
-    """One flat record per choice and metric, numbers in the units of results.json, None where is none."""
+    """One flat record per choice and metric, in the units of results.json; None where there is no value."""
     return [_without_nan(_record(one, row)) for one in comparison.each for row in one.rows]
 
 
@@ -161,7 +161,7 @@ def runs(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def correct(comparison: Comparison) -> list[dict[str, Any]]:
-    """One record per run that says which test images it classified correctly: choice, seed, images, bits.
+    """One record per run with known correct test images: choice, seed, number of images, bits.
 
     The bits, first image first, are packed into bytes (numpy.packbits) and written in base64.
     """
@@ -181,7 +181,7 @@ def probability(p: float) -> str:
 
 
 def mean_sd(metric: Measure, s: Summary) -> str:
-    """Mean and standard deviation, as far as so many values have them."""
+    """Mean and standard deviation, as far as this many values allow."""
     if s.n == 0:
         return NONE
     return metric.format(s.mean) + ("" if s.n < 2 else f" ± {metric.format(s.sd)}")

@@ -1,4 +1,4 @@
-"""The door: ``main`` reads the arguments of ``cnnpool compare``."""
+"""``main`` is ``cnnpool compare``: it reads the arguments."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ from cnnpool.system.progress import Progress, loading
 
 METRIC = "test.accuracy"
 SIZE = (160, 24)
-"""Columns and lines of a terminal that does not say them."""
+"""Columns and lines of a terminal of unknown size."""
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max

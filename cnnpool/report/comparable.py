@@ -1,4 +1,4 @@
-"""Which runs may stand in one table: ``select`` by --where, ``refuse`` what differs beside the choice."""
+"""Runs that may share a table: ``select`` by --where, ``refuse`` differences other than the choice."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from cnnpool.report.runs import UNSET, Run, as_text
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED
 
-# Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
+# Where a run lies, its display and its machine: noted in the report, no reason to refuse.
 FREE = ("deterministic", "environment", *(key for key, what in EFFECTS.items() if what == "bits"))
 SILENT = tuple(key for key, what in EFFECTS.items() if what == "nothing")
-# On these the last bits of a training depend, and with them a part of its result.
+# The last bits of a training depend on these, and a part of its result on them.
 BITS = tuple(f"environment.{name}" for name in ("device", "kernels", "threads", "torch"))
-# How measurements were made.
+# Settings of the measurements.
 MEASURED = ("probe.", "invariance.")
 CODE = ("environment.cnnpool", "environment.commit")
 ALIASES = {
@@ -27,11 +27,11 @@ ALIASES = {
 
 
 class DifferentRunsError(ValueError):
-    """Runs that cannot stand in one table.
+    """Runs that cannot share a table.
 
     Args:
-        message: what they differ in, and what to do.
-        values: key -> its values, of everything in which they differ.
+        message: the differences, and what to do about them.
+        values: key -> its values, for every key that differs.
     """
 
     def __init__(self, message: str, values: dict[str, list[str]]):
@@ -43,7 +43,7 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
     """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``.
 
     Raises:
-        ValueError: for a condition without =, an unknown key, or one that no run satisfies.
+        ValueError: for a condition without =, an unknown key, or a condition that no run meets.
     """
     kept = list(runs)
     for condition in where:
@@ -61,18 +61,18 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
 
 
 def meets(run: Run, condition: str) -> bool:
-    """Whether a run satisfies one ``key=value`` or ``key=value,value``."""
+    """Whether a run meets one ``key=value`` or ``key=value,value``."""
     key, _, wanted = condition.partition("=")
-    # A list such as [2, 2] holds commas itself, so the whole text is tried as well.
+    # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
     return text_at(run, key) in {wanted, *wanted.split(",")}
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
-    """Sentences on what differs among ``runs`` and was allowed or does no harm to the comparison.
+    """Sentences on differences among ``runs`` that were allowed or do not harm the comparison.
 
     Raises:
-        DifferentRunsError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data,
-            recipe, epochs, presets, code; it says which values in which runs.
+        DifferentRunsError: if anything that affects accuracy differs beside ``by`` and ``allow``: data,
+            recipe, epochs, presets, code; the message lists values and runs.
     """
     table = [run.settings for run in runs]
     known = dict.fromkeys(key for flat in table for key in flat)
@@ -99,7 +99,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
 
 
 def _own(key: str) -> bool:
-    """When a probe is read decides nothing, and a room's seed repeats the run's own."""
+    """Whether ``key`` may differ: when a probe is read, or a room's seed, which repeats the run's."""
     return key.endswith(".every_epochs") or (key.endswith(".seed") and not key.startswith(MEASURED))
 
 
@@ -112,14 +112,14 @@ def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -
     """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
     for run, flat in zip(runs, table, strict=True):
-        # A run with a probe switched off has no setting of it that could disagree.
+        # A run with a probe switched off has no setting of it that could differ.
         if key in flat or not key.startswith(MEASURED):
             values.setdefault(as_text(flat.get(key, UNSET)), []).append(run)
     return values
 
 
 def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, list[Run]]]:
-    """The name of a room explains its options and its hash: that alone."""
+    """Keep only the name of a room where it explains differences in the room's options and hash."""
     for room in (*NAMED, "stages"):
         if f"{room}.name" in refused:
             refused = {
@@ -146,7 +146,7 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str
 
 
 def text_at(run: Run, key: str) -> str:
-    """The value of ``key`` as ``--where`` names it: of a room its name."""
+    """The value of ``key`` as in ``--where``; the name for a room."""
     if key in NAMED:
         return str(getattr(run.results, key)["name"])
     return as_text(run.setting(key))

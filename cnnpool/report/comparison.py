@@ -19,43 +19,43 @@ from cnnpool.report.runs import Run, finished, keys_of
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison, from which every output is written."""
+    """A comparison, the source of every output."""
 
     metric: Measure
     by: list[str]
     rows: list[Row]
-    """The baseline first, the others by label: the order says nothing about rank."""
+    """The baseline first, the others by label: the order does not reflect rank."""
     measures: list[Measure]
-    """The other measures, a column each."""
+    """The other measures, one column each."""
     quantities: list[Quantity]
-    """The descriptions of all numbers that the runs hold."""
+    """The descriptions of all numbers in the runs."""
     notes: list[str]
     loaded: str
-    """Why the timed measures are not to be trusted; empty if they are."""
+    """Why the timed measures are unreliable; empty if they are reliable."""
     runs: list[Run] = field(repr=False)
-    """All runs found, the unfinished too."""
+    """All runs found, including unfinished ones."""
     named: bool = False
     """Whether the baseline was named, so that only comparisons with it were made."""
     paired: bool = True
-    """Whether differences are those of the same seed, else of independent runs."""
+    """Whether differences are paired by seed; otherwise runs are independent."""
     margin: float | None = None
-    """A smaller difference is none that matters; None for half a point where the images are known."""
+    """Largest difference that does not matter; None for half a point where the images are known."""
     understood: str = ""
-    """How the logs of other programs were read, in two sentences; empty for runs of cnnpool."""
+    """How the logs of other programs were interpreted, in two sentences; empty for runs of cnnpool."""
     also: tuple[Measure, ...] = ()
-    """Further measures that were asked for: each is compared, and corrected, by itself."""
+    """Further requested measures: each is compared and corrected separately."""
     palette: tuple[str, ...] = ()
-    """Labels that have the first colours, in this order, whatever else the figures show first."""
+    """Labels that get the first colours, in this order, whatever else the figures show first."""
     stage: str = ""
     """The only stage that figures show; empty for all."""
 
     def measure(self, key: str) -> Measure:
-        """The measure at ``key`` of these runs."""
+        """The measure at ``key`` for these runs."""
         return measure(key, self.quantities)
 
     @cached_property
     def each(self) -> "list[Comparison]":
-        """The comparison in each measure that was asked for."""
+        """The comparison in each requested measure."""
         return [self, *(replace(self, metric=one, rows=judged(self, one)) for one in self.also)]
 
     @property
@@ -80,18 +80,18 @@ def compare(
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice.
 
     Args:
-        runs: as found by ``cnnpool.report.find``; the unfinished are listed, not compared.
-        by, where, metric, against, allow, margin: as of :func:`cnnpool.report.table.compare`.
+        runs: as returned by ``cnnpool.report.find``; unfinished runs are listed, not compared.
+        by, where, metric, against, allow, margin: as in :func:`cnnpool.report.table.compare`.
 
     Raises:
-        ValueError: if runs cannot be compared, or a key, condition, metric or baseline is not there.
+        ValueError: if runs cannot be compared, or a key, condition, metric or baseline does not exist.
     """
     if margin is not None and not 0 < margin < math.inf:
         raise ValueError(f"--margin {margin}: not a positive number")
     kept = select(finished(runs), where)
     by = list(by) or varying(kept)
     choices = group(kept, by)
-    # Other programs do not say what of a run must agree.
+    # Runs of other programs do not record which settings must agree.
     others = logged(kept)
     differing = [] if others else refuse(kept, by, allow)
     metric = metric or (foreign.likely(others[0].measured) if others else crossed.MEASURE)
@@ -119,7 +119,7 @@ def compare(
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
-    """Seed -> the value of ``one``, for the runs in which it was measured; NaN where it is no number."""
+    """Seed -> the value of ``one``, for the runs that measured it; NaN where it is not a number."""
     values = {seed: one.read(run.measured) for seed, run in choice.runs.items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
@@ -167,7 +167,7 @@ def _rows(
 
 
 def _widened(summary: statistics.Summary, error: crossed.Crossed | None) -> statistics.Summary:
-    """``summary`` with the interval that covers test images as well, where that is known."""
+    """``summary`` with the interval that also covers test images, if it is known."""
     if error is None:
         return summary
     return replace(summary, low=summary.mean - error.half, high=summary.mean + error.half)
@@ -190,7 +190,7 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         differences = [value - base.summary.mean for value in own.values()]
         every = [value - against for value in own.values() for against in other.values()]
         summary, freedom = statistics.apart(list(own.values()), list(other.values()))
-    # Equal differences have no spread: how small a difference they could show is not known.
+    # Equal differences have no spread, so the smallest detectable difference is unknown.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
     few, family = summary.n < LEAST_DECIDED, len(decisions.pairs)
     unknown = few or not sd
@@ -202,7 +202,7 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         p_sign_flip=statistics.sign_flip_p(differences) if paired and not few else math.nan,
         superiority=statistics.superiority(better),
         superiority_interval=statistics.superiority_interval(better, summary.n),
-        # More seeds are no remedy for few test images.
+        # More seeds do not compensate for few test images.
         needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, 2 - paired),
         family=family,
         detectable=math.nan if unknown else statistics.detectable(sd, summary.n, family, freedom),

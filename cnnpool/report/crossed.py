@@ -1,12 +1,12 @@
 """Intervals and tests that cover seeds and test images: two random effects, crossed.
 
-Other seeds would give other networks, and other test images other answers. The mean over a table (S, N) of
-S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
-image and of the rest. Var(means of seeds) / S and Var(means of images) / N hold the last part twice, so that
-their sum is not too small; its degrees of freedom are Satterthwaite's (1946). The t so found is the root of
-min F' (Clark 1973, "The language-as-fixed-effect fallacy"). From few seeds their part may be found too small
-by chance, so whatever is said must hold by the t test over the seeds alone as well: the wider interval, the
-larger p.
+Other seeds would give other networks, and other test images other predictions. The mean over a table (S, N)
+of S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
+image and of the rest. Var(means of seeds) / S and Var(means of images) / N both include the last part, so
+their sum is not too small; its degrees of freedom are Satterthwaite's (1946). The resulting t is the root of
+min F' (Clark 1973, "The language-as-fixed-effect fallacy"). With few seeds the estimate of their part may be
+too small by chance, so every statement must also hold by the t test over the seeds alone: the wider interval,
+the larger p.
 """
 
 import math
@@ -29,9 +29,9 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Crossed:
-    """How far the mean of a table of seeds, >= 3, and images, >= 2, may lie from that over all of them.
+    """Error of the mean of a table of seeds, >= 3, and images, >= 2, as an estimate of that over all of them.
 
-    Standard errors from the seeds and what they draw, such as training images, and from the test images.
+    Standard errors from the seeds and their draws, such as training images, and from the test images.
     """
 
     seeds: int
@@ -41,7 +41,7 @@ class Crossed:
 
     @property
     def error(self) -> float:
-        """Standard error from both."""
+        """Standard error from both sources."""
         return math.hypot(self.by_seed, self.by_image)
 
     @property
@@ -52,16 +52,16 @@ class Crossed:
 
     @property
     def half(self) -> float:
-        """Half of the 95 % interval, never less than that of the t interval over the seeds alone."""
+        """Half the width of the 95 % interval, at least that of the t interval over the seeds alone."""
         over_seeds = float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
         return max(over_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
 
     def p(self, mean: float) -> float:
-        """Two-sided p-value of mean 0."""
+        """Two-sided p-value of the hypothesis that the mean is 0."""
         return 2 * self._tail(abs(mean))
 
     def p_within(self, mean: float, margin: float) -> float:
-        """p-value of a mean of ``margin`` or more either way: the larger of two one-sided tests (TOST)."""
+        """p-value of a mean of at least ``margin`` in size: the larger of two one-sided tests (TOST)."""
         return self._tail(margin - abs(mean))
 
     def _tail(self, distance: float) -> float:
@@ -70,13 +70,13 @@ class Crossed:
 
 
 def table(runs: Mapping[int, Run]) -> dict[int, Bits]:
-    """Seed -> which test images were classified correctly, (images,), of the runs that say so."""
+    """Seed -> which test images were classified correctly, (images,), for the runs that record it."""
     records = {seed: run.results.correct for seed, run in runs.items()}
     return {seed: unpacked(record) for seed, record in records.items() if record is not None}
 
 
 def of_choice(own: Mapping[int, Bits]) -> Crossed | None:
-    """That of a choice's accuracy; None from fewer than 3 seeds, or where their images are not the same."""
+    """The error of a choice's accuracy; None from fewer than 3 seeds, or if their images differ."""
     by_image = image_means(own, list(own))
     return None if by_image is None else of_means(np.array([bits.mean() for bits in own.values()]), by_image)
 
@@ -91,10 +91,10 @@ def image_means(own: Mapping[int, Bits], seeds: Sequence[int]) -> Values | None:
 
 
 def of_means(by_seed: Values, by_image: Values) -> Crossed | None:
-    """That of the mean of a table whose rows have the means ``by_seed``, and its columns ``by_image``.
+    """The error of the mean of a table with the row means ``by_seed`` and the column means ``by_image``.
 
-    None from fewer than 3 seeds, or 2 images. Of the difference of two choices, paired by seed and by image,
-    these are the differences of theirs.
+    None from fewer than 3 seeds, or 2 images. For the difference of two choices, paired by seed and by image,
+    pass the differences of their means.
     """
     seeds, images = len(by_seed), len(by_image)
     if seeds < LEAST_SEEDS or images < 2:

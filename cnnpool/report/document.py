@@ -1,4 +1,4 @@
-"""The words of a comparison: its headline, how its numbers were made, what ran, and a glossary."""
+"""The text of a comparison: its headline, its methods, its runs, and a glossary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from cnnpool.report.statistics import LEVEL
 from cnnpool.run_folder.results import Results
 
 LISTED = 4
-"""Choices whose difference a sentence of the headline gives."""
+"""Most choices whose difference one sentence of the headline gives."""
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
 def contents(comparison: Comparison) -> dict[str, Any]:
-    """The parts of a page, from its title to what ran."""
+    """The parts of a page, from its title to the list of runs."""
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     where = f" on {data}" * bool(data)
     return {
@@ -35,7 +35,7 @@ def contents(comparison: Comparison) -> dict[str, Any]:
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """Three sentences: which choices differ from the baseline in the metric, in consistency and in cost."""
+    """Three sentences: the choices that differ from the baseline in metric, consistency and cost."""
     rows = comparison.rows
     measures = {one.key: one for one in comparison.measures}
     shift = next((one for key, one in measures.items() if key.startswith("invariance.consistency")), None)
@@ -48,7 +48,7 @@ def headline(comparison: Comparison) -> list[str]:
 
 
 def _differences(comparison: Comparison, one: Measure) -> str:
-    """One sentence on the differences to the baseline that are shown in a measure, and on the others."""
+    """One sentence on the differences from the baseline that are shown in a measure, and on the others."""
     base, *others = judged(comparison, one)
     n = {row.summary.n for row in (base, *others)}
     word = "run" if comparison.understood else "seed"
@@ -78,7 +78,7 @@ def _differences(comparison: Comparison, one: Measure) -> str:
 
 
 def _size(comparison: Comparison, one: Measure) -> str:
-    """One sentence on a cost of the choices, such as FLOPs, as shares of the baseline's."""
+    """One sentence on a cost of the choices, such as FLOPs, relative to the baseline's."""
     base, *others = comparison.rows
     have = base.others[one.key].mean
     kinds: dict[str, list[str]] = {}
@@ -92,7 +92,7 @@ def _size(comparison: Comparison, one: Measure) -> str:
 
 
 def single_pairs(comparison: Comparison) -> list[str]:
-    """A sentence on each choice whose own interval excludes 0 while its corrected verdict shows nothing."""
+    """A sentence on each choice whose own interval excludes 0 but whose corrected verdict shows none."""
     found = []
     for row in comparison.rows:
         if row.versus and row.verdict not in SHOWN and (pair := row.versus.pair).p < LEVEL <= pair.adjusted:
@@ -105,7 +105,7 @@ def single_pairs(comparison: Comparison) -> list[str]:
 
 
 def method(comparison: Comparison) -> list[tuple[str, str]]:
-    """Term and explanation of the statistics."""
+    """Terms and explanations of the statistics."""
     family = "all pairs of choices, since no baseline was named"
     places = (
         "From the same decisions: one more than the choices decided to be better, to all choices less "
@@ -151,7 +151,7 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def provenance(comparison: Comparison) -> list[tuple[str, str]]:
-    """Term and value of what the runs were and where they ran."""
+    """Terms and values that describe the runs and the machines they ran on."""
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
     found = [("Runs", f"{len(comparison.compared)} compared, {len(comparison.runs)} found")]
     found += [("Seeds", ", ".join(map(str, seeds)))] * comparison.paired
@@ -159,7 +159,7 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
-    """Term and value of the data, the recipe and the machine of runs of cnnpool, and when they finished."""
+    """Terms and values for the data, recipe and machine of runs of cnnpool, and when they finished."""
     images = sorted({one.images_of for one in results})
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
     epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
@@ -176,15 +176,15 @@ def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
 
 
 def agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Key -> its value in all of ``dicts``, or its several values joined by "or"."""
+    """Key -> its common value in all of ``dicts``, or its different values joined by "or"."""
     keys = dict.fromkeys(key for one in dicts for key in one)
-    # Of a thousand runs nearly all values are the same, and told apart faster than they are written.
+    # Most values of a thousand runs are equal, and comparing values is faster than formatting them.
     values = {key: {repr(value := one.get(key)): value for one in dicts}.values() for key in keys}
     return {key: " or ".join(dict.fromkeys(map(as_text, found))) for key, found in values.items()}
 
 
 def glossary(comparison: Comparison) -> list[tuple[str, str]]:
-    """Name and definition of everything that the comparison's tables and charts show."""
+    """Name and definition of everything shown in the comparison's tables and charts."""
     shown = [comparison.metric.quantity, *(one.quantity for one in comparison.measures)]
     return defined([*shown, *(one for one in comparison.quantities if one.headline and one.by_stage)])
 

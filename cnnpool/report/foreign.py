@@ -1,4 +1,4 @@
-"""Runs of other programs: their logs -> runs with a group, a seed and the value that is compared."""
+"""Runs of other programs: their logs -> runs with a group, a seed and the value to compare."""
 
 import logging
 import math
@@ -27,20 +27,20 @@ NUMBERED = re.compile(
 """A part of a path that numbers a run, such as ``3``, ``version_3`` or ``resnet-seed3``."""
 LOWER = re.compile(r"loss|err(or)?|nll|perplexity|ppl|r?mse|mae|wer|cer|fid|bpc|regret", re.IGNORECASE)
 PREFERRED = ("test.*acc", "val.*acc", "acc", "test", "val", "")
-"""Of tags, the first that fits the first of these is compared if none is named."""
+"""Patterns in order of preference: without a named tag, the first tag that matches the first one is used."""
 Ready = Sequence[tuple[Log, tuple[str, ...]]]
-"""Logs, each with the parts of its path below the folder that was asked for."""
+"""Logs, each with the parts of its path below the requested folder."""
 Known = dict[str, str]
-"""Facts on a run from its path, its columns or its parameters."""
+"""Facts about a run from its path, its columns or its parameters."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """The number that stands for a run.
+    """The number that represents a run.
 
     Args:
-        best: max or min, the direction that is better; empty to go by the name of the metric.
-        last: the mean of so many last points; None for the best of all if that is named, else the last one.
+        best: max or min, the better direction; empty to infer it from the name of the metric.
+        last: the mean of this many last points; None for the best of all if that is named, else the last one.
 
     Raises:
         ValueError: for fewer than 1 point.
@@ -55,11 +55,11 @@ class Value:
 
     @property
     def points(self) -> int:
-        """How many last points count; 0 for the best."""
+        """Number of last points that count; 0 for the best."""
         return int(not self.best) if self.last is None else self.last
 
     def of(self, series: Series) -> float:
-        """The value of ``series``, NaN where it ends with one; of the best, where there is nothing else."""
+        """The value of ``series``; NaN if it ends with NaN, or, for the best, if it holds nothing else."""
         values = series[1][-self.points :]
         if self.points:
             return sum(values) / len(values)
@@ -67,13 +67,13 @@ class Value:
         return max(numbers) if self.best == "max" else min(numbers)
 
     def better(self, tag: str) -> Literal["higher", "lower"]:
-        """The direction that is better."""
+        """The better direction."""
         if self.best:
             return "higher" if self.best == "max" else "lower"
         return "lower" if LOWER.search(tag) else "higher"
 
     def said(self, tags: Sequence[str]) -> str:
-        """How runs are read, in a sentence."""
+        """A sentence on how runs are read."""
         how = f"the mean of its last {self.last} points" if self.points > 1 else "its last value"
         how = how if self.points else f"its {self.best}imum, which flatters: on other data it would be worse"
         better = " and ".join(f"{self.better(tag)} {tag}" for tag in tags)
@@ -87,9 +87,9 @@ LAST = Value()
 
 @dataclass(frozen=True)
 class Logged(Run):
-    """A run of another program: ``by`` are the keys of its facts, ``parts``, that make its group.
+    """A run of another program; ``by`` are the keys of its facts ``parts`` that form its group.
 
-    ``numbered`` says where its seed comes from; empty if it has none, and ``seed`` only counts.
+    ``numbered`` names the source of its seed; empty if it has none, and ``seed`` is a running number.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Logged(Run):
 
 
 def logged(runs: Iterable[Run]) -> list[Logged]:
-    """Those of ``runs`` that are of other programs; of a comparison all or none."""
+    """The runs of ``runs`` from other programs; in a comparison these are all or none."""
     return [run for run in runs if isinstance(run, Logged)]
 
 
@@ -116,20 +116,20 @@ def read(
     value: Value = LAST,
     each: Callable[[], object] = lambda: None,
 ) -> list[Run]:
-    """The runs of cnnpool at or under ``paths``; where there are none, those of other programs.
+    """The runs of cnnpool at or under ``paths``; if there are none, those of other programs.
 
-    Of these, runs that cannot be compared have another state, with a reason.
+    Runs of other programs that cannot be compared get another state, with a reason.
 
     Args:
         paths: folders, or files of other programs.
-        metric: tags by commas; empty for one that is likely to be meant.
+        metric: tags separated by commas; empty to choose a likely one.
         by: keys by commas, or a pattern of paths such as ``{group}/lr{lr}/seed_{seed}``; empty for folders.
-        value: the number of a run.
-        each: is called after each run or folder with logs.
+        value: how to obtain the number of a run.
+        each: called after each run or folder with logs.
 
     Raises:
-        ValueError: as of :func:`cnnpool.report.runs.find`; for a metric that no run has, an unknown key, or a
-            pattern that no path fits.
+        ValueError: as in :func:`cnnpool.report.runs.find`; for a metric that no run has, an unknown key, or a
+            pattern that no path matches.
     """
     files: list[Files] = []
     if runs := find(paths, each, files):
@@ -159,7 +159,7 @@ def read(
 
 
 def likely(tags: Iterable[str]) -> str:
-    """The tag that is compared if none is named: an accuracy on other data than those of training, if any."""
+    """The tag to compare if none is named: preferably an accuracy on data other than the training data."""
     every = sorted(tags)
     for wanted in PREFERRED:
         for tag in every:
@@ -171,10 +171,10 @@ def likely(tags: Iterable[str]) -> str:
 def grouped(
     logs: Sequence[tuple[Path, Log]], metrics: Sequence[str], by: str = "", value: Value = LAST
 ) -> list[Run]:
-    """Runs with their groups and seeds, of logs and the folders that were asked for.
+    """Runs with their groups and seeds, from logs and the requested folders.
 
     Raises:
-        ValueError: as of :func:`read`.
+        ValueError: as in :func:`read`.
     """
     runs: list[Run] = []
     ready: list[tuple[Log, tuple[str, ...]]] = []
@@ -210,7 +210,7 @@ def grouped(
 
 
 def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterable[tuple[Path, Log]]:
-    """The logs, of one path one: Keras has two folders for a run."""
+    """The logs, merged by path: Keras writes two folders for a run."""
     found: dict[Path, tuple[Path, Log]] = {}
     for root, one in logs:
         if one.path in found:
@@ -224,7 +224,7 @@ def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterable[tuple[Path, Log]]:
 def _described(
     runs: Sequence[Mapping[str, float]], metrics: Sequence[str], value: Value
 ) -> dict[str, dict[str, Any]]:
-    """The quantity of each tag, as ``results.json`` has them; near 1 shown with four decimals."""
+    """The quantity of each tag, as in ``results.json``; values near 1 are shown with four decimals."""
     found: dict[str, dict[str, Any]] = {}
     for tag in dict.fromkeys(tag for run in runs for tag in run):
         largest = max((abs(run[tag]) for run in runs if math.isfinite(run.get(tag, math.nan))), default=0.0)
@@ -239,7 +239,7 @@ def _is_pattern(by: str) -> bool:
 
 
 def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
-    """By a regular expression, or a pattern whose parts in braces stand for text without a slash."""
+    """By a regular expression, or a pattern whose parts in braces match text without a slash."""
     text = by
     if "(?P<" not in by:
         plain, *rest = re.split(r"\{(\w+)\}", by)
@@ -264,7 +264,7 @@ def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, .
 
 
 def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
-    """By the keys ``by``; without any, tables by their own columns, others by folders, or by what differs."""
+    """By the keys ``by``; without any, tables by their columns, others by folders or differing settings."""
     folders, numbers = _folders([parts if log.named else parts[:-1] for log, parts in ready])
     known = [
         _settings(log) | {"group": " / ".join(log.settings[key] for key in log.by) or folder}
@@ -276,7 +276,7 @@ def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...]
             every = {name for one in known for name in one}
             raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, every)}")
     if not keys and len({one["group"] for one in known}) < 2:
-        # Settings in which runs differ, but not all of them, as they do in a name.
+        # Use settings in which runs differ, but not those that differ in every run, as names do.
         names = dict.fromkeys(name for one in known for name in one if name.lower() not in SEEDS)
         keys = tuple(key for key in names if 1 < len({one.get(key) for one in known}) < len(known))
     numbered = "the seed" * _numbered(known)
@@ -287,7 +287,7 @@ def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...]
 
 
 def _settings(log: Log) -> Known:
-    """Its settings, the seed under this name."""
+    """Its settings, with the seed under this name."""
     seeds = [log.settings[key] for key in log.settings if key.lower() in SEEDS]
     return {**log.settings, **({"seed": seeds[0]} if seeds else {})}
 
@@ -298,7 +298,7 @@ def _numbered(known: Iterable[Known]) -> bool:
 
 
 def _folders(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int | None]]:
-    """The group and the number that each path tells; parts that all paths share tell nothing."""
+    """The group and the number from each path; parts that all paths share are ignored."""
     shared = set.intersection(*map(set, paths))
     if len({len(path) for path in paths}) == 1:
         places = [place for place, parts in enumerate(zip(*paths, strict=True)) if len(set(parts)) > 1]
@@ -307,14 +307,14 @@ def _folders(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int | No
         own = [[part for part in path if part not in shared] for path in paths]
     numbers = [_take_number(parts) for parts in own]
     if None in numbers and all(len(parts) > 1 for parts in own):
-        # Folders named by a time or at random number nothing, and are no groups.
+        # Folders with a time or a random name give neither a number nor a group.
         own = [parts[:-1] for parts in own]
     common = "/".join(part for part in paths[0] if part in shared) or "all"
     return ["/".join(parts) or common for parts in own], numbers
 
 
 def _take_number(parts: list[str]) -> int | None:
-    """Take the number of a run out of the parts of its path, that called a seed if there is one."""
+    """Remove the number of a run from the parts of its path, preferring one called a seed."""
     found = [(place, match) for place, part in enumerate(parts) if (match := NUMBERED.fullmatch(part))]
     if not found:
         return None
@@ -325,7 +325,7 @@ def _take_number(parts: list[str]) -> int | None:
 
 
 def short(label: str, runs: Iterable[Run], tag: str) -> list[str]:
-    """A sentence if some runs of a group end at an earlier step than most of them: they may be unfinished."""
+    """A sentence if some runs of a group end at an earlier step than most: they may be unfinished."""
     ends = {run.folder: run.series[tag][0][-1] for run in logged(runs) if tag in run.series}
     usual = max(ends.values(), key=[*ends.values()].count, default=0)
     early = [f"{folder} at step {step}" for folder, step in ends.items() if step < usual]
@@ -335,14 +335,14 @@ def short(label: str, runs: Iterable[Run], tag: str) -> list[str]:
 
 
 def paired(groups: Sequence[Mapping[int, Run]]) -> bool:
-    """Whether runs are compared seed by seed: those of cnnpool, and others that share half of their seeds."""
+    """Whether to pair runs by seed: runs of cnnpool, and others that share half of their seeds."""
     own = logged(run for group in groups for run in group.values())
     shared = set.intersection(*(set(group) for group in groups))
     return not own or (bool(own[0].numbered) and 2 * len(shared) >= max(map(len, groups)))
 
 
 def understood(groups: Sequence[Mapping[int, Run]], tags: Sequence[str]) -> str:
-    """How many groups and runs there are, how they are paired, how each was read; empty for our own."""
+    """Number of groups and runs, how they are paired and read; empty for runs of cnnpool."""
     own = logged(run for group in groups for run in group.values())
     if not own:
         return ""

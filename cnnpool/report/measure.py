@@ -1,4 +1,4 @@
-"""One measured number: where it stands in results.json, and how its quantity says to read and show it."""
+"""One measured number: its place in results.json, and how to read and show it by its quantity."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ SHORT = {
     "consistency": "invariance.consistency.distinct",
     "worst_shift": "invariance.worst_shift_accuracy",
 }
-"""Words for keys, as ``--metric`` and ``choose.metric`` take them."""
+"""Short names of keys, as ``--metric`` and ``choose.metric`` accept them."""
 BETTER = {"higher": 1, "lower": -1, None: 0}
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of results.json at the dotted ``key``; ``*`` in it stands for all stages taken together."""
+    """A number of results.json at the dotted ``key``, in which ``*`` stands for all stages combined."""
 
     key: str
     quantity: Quantity
@@ -37,7 +37,7 @@ class Measure:
 
     @property
     def sense(self) -> int:
-        """+1: higher is better; -1: lower is better; 0: neither, so that nothing is called better."""
+        """+1: higher is better; -1: lower is better; 0: neither, so no value is called better."""
         return BETTER[self.quantity.better]
 
     @property
@@ -54,11 +54,11 @@ class Measure:
         return "points" if self.quantity.form == "fraction" else self.unit
 
     def shown(self, value: float) -> float:
-        """``value`` in the unit it is shown in."""
+        """``value`` in the unit for display."""
         return 100 * value if self.quantity.form == "fraction" else value
 
     def within(self, value: float) -> float:
-        """``value``, or the end of the possible values that it lies beyond."""
+        """``value`` clipped to the possible range."""
         low, high = self.quantity.range
         if math.isnan(value):
             return value
@@ -66,12 +66,12 @@ class Measure:
         return value if high is None else min(value, high)
 
     def format(self, value: float, *, sign: bool = False) -> str:
-        """``value`` without its unit; NaN as such."""
+        """Format ``value`` without its unit; NaN as such."""
         return self.quantity.format(value, sign=sign)
 
     def read(self, results: Mapping[str, Any]) -> float | None:
         """The number of one run: None if it was not measured, NaN if it is null or not a number."""
-        # Tags of other programs may hold dots.
+        # Tags of other programs may contain dots.
         found = list(_lookup(results, [self.key] if self.key in results else self.key.split(".")))
         if not found:
             return None
@@ -79,15 +79,15 @@ class Measure:
 
 
 def measure(key: str, quantities: Iterable[Quantity]) -> Measure:
-    """The measure at ``key``, described by the first of ``quantities`` that it is of."""
+    """The measure at ``key``, described by the first of ``quantities`` that matches it."""
     described = find(quantities, key)
     return Measure(key, described or Quantity(key, " ".join(key.replace("_", " ").split(".")), ""))
 
 
 def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
-    """The quantities that the runs declare; for older runs, what the probes declare today."""
+    """The quantities that the runs declare; for older runs, those that the probes declare today."""
     found: dict[str, Quantity] = {}
-    # Runs have much the same, which are slow to check.
+    # Runs mostly declare the same quantities, which are slow to check.
     for quantities in {repr(run.results.quantities): run.results.quantities for run in runs}.values():
         for one in from_records(quantities):
             found.setdefault(one.key, one)
@@ -95,7 +95,7 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
     if logged(runs):
         return list(found.values())
     if bare or not any(one.headline for one in found.values()):
-        # Slow to import, and seldom needed: up to version 0.2 no run said which numbers are headlines.
+        # Slow to import and rarely needed: up to version 0.2 runs did not record which numbers are headlines.
         from cnnpool.probe import declared
 
         for one in declared():
@@ -111,9 +111,9 @@ def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]
 
 
 def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure]:
-    """A measure for each of ``keys`` that every comparison shows: stages together, at the smallest distance.
+    """A measure for each of ``keys`` shown in every comparison: stages combined, at the smallest distance.
 
-    Those of the whole model first, then those of its stages, cost last.
+    Those of the whole model come first, then those of its stages, cost last.
     """
     found: dict[str, Measure] = {}
     smallest: dict[str, int] = {}
@@ -125,7 +125,7 @@ def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure
         px = int(values["px"]) if values.get("px", "").isdecimal() else 0
         if px <= smallest.setdefault(one.key, px):
             smallest[one.key] = px
-            # Of a quantity by distance, a nearer one takes the place of a farther.
+            # For a quantity by distance, keep the smallest distance.
             name = one.key if one.by_px else one.filled(values | {"stage": "*"})
             found[name] = Measure(one.filled(values | {"stage": "*"}), one)
     return sorted(found.values(), key=lambda one: (one.quantity.is_cost, one.quantity.by_stage))

@@ -1,4 +1,4 @@
-"""Caveats of the numbers, in sentences: what is missing or damaged, which times and shares say nothing."""
+"""Caveats of the numbers, in sentences: missing or damaged runs, unreliable times and shares."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
 
 MORE, EQUAL = 0.1, 0.05
-"""Shares of a cost: from here on a win is named as one that takes more; up to here costs are equal."""
+"""Relative costs: from ``MORE`` on a winner is reported as costlier; up to ``EQUAL`` costs are equal."""
 LOADED = 0.1
-"""Share of the processors taken by other programs above which a time says little."""
+"""Share of the processors used by other programs above which times are unreliable."""
 
 
 def observe(
@@ -22,9 +22,9 @@ def observe(
     measures: Sequence[Measure],
     paired: bool = True,
 ) -> list[str]:
-    """Sentences on runs that are missing or damaged, values that are no numbers, unpaired seeds, dirty code.
+    """Sentences on missing or damaged runs, values that are not numbers, unpaired seeds, dirty code.
 
-    Of all ``runs`` found, ``kept`` are those compared in ``metric``; ``rows`` has the baseline first.
+    ``kept`` are the runs among ``runs`` that are compared in ``metric``; ``rows`` has the baseline first.
     """
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}"
@@ -55,12 +55,12 @@ def observe(
 
 
 def sizes(measures: Sequence[Measure]) -> list[Measure]:
-    """The costs that an architecture alone decides and of which a report speaks, such as FLOPs."""
+    """The costs that depend on the architecture alone and that a report discusses, such as FLOPs."""
     return [one for one in measures if one.quantity.headline and one.quantity.seeds == "same"]
 
 
 def _more_cost(rows: Sequence[Row], measures: Sequence[Measure]) -> list[str]:
-    """A sentence on each choice that is better and takes more, with a control of equal cost."""
+    """A sentence on each choice that is better but costs more, with a control of equal cost."""
     notes, base = [], rows[0]
     for one in sizes(measures):
         costs = {row.choice.label: row.others[one.key].mean for row in rows}
@@ -78,7 +78,7 @@ def _more_cost(rows: Sequence[Row], measures: Sequence[Measure]) -> list[str]:
 
 
 def _windows(rows: Sequence[Row]) -> list[str]:
-    """A sentence on the choices that pool another window than the baseline does."""
+    """A sentence on the choices whose pooling window differs from the baseline's."""
     sizes = {row.choice.label: row.choice.results.pool.get("kernel_size") for row in rows}
     base = rows[0].choice.label
     others = [f"{label} {size}" for label, size in sizes.items() if size not in (None, sizes[base])]
@@ -88,7 +88,7 @@ def _windows(rows: Sequence[Row]) -> list[str]:
 
 
 def _padding(kept: Sequence[Run]) -> list[str]:
-    """A sentence where circular shifts are put to networks that are not circular."""
+    """A sentence if circular shifts are applied to networks without circular padding."""
     shifted = [run for run in kept if run.below("invariance", "consistency")]
     paddings = [run.at("invariance", "model_padding") for run in shifted]
     found = {str(name) for one in paddings if isinstance(one, list) for name in one} - {"circular", "none"}
@@ -105,21 +105,21 @@ def _list(seeds: Sequence[int]) -> str:
 
 
 def predicts_one_class(run: Run) -> bool:
-    """Whether no shift changes any answer, and as many test images are right as one class has."""
+    """Whether no shift changes a prediction, and the number of correct test images equals a class count."""
     shares, accuracy = run.below("invariance", "consistency"), run.results.accuracy
     counts = (run.results.images or {}).get("test")
     if not isinstance(counts, list) or not all(map(is_number, counts)) or accuracy is None:
         return False
     if not shares or any(share != 1 for share in shares.values()):
         return False
-    # One class alone is predicted rightly.
+    # Only one class is predicted correctly.
     return len(counts) > 1 and round(accuracy * sum(counts)) in counts
 
 
 def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
-    """Why the timed of ``measures`` are not to be trusted, in a sentence; empty if they are.
+    """A sentence on why the timed ``measures`` are unreliable; empty if they are reliable.
 
-    Times can be trusted if every run says that other programs took little of the machine while it trained.
+    Times are reliable if every run records that other programs used little of the machine during training.
     """
     timed = " and ".join(one.title for one in measures if one.quantity.timed)
     loads = [run.at("cost", "load") for run in runs]

@@ -1,12 +1,12 @@
 """One simultaneous procedure: pairs of choices compared, verdicts and places from the same decisions.
 
 The pairs are those with a named baseline; without one, all. Each is compared by the paired t test, or by
-Welch's (1947) where runs are not paired; without any spread t has no scale, and the exact permutation test
-decides. Where runs say which test images they got right, the test covers other test images too
-(``crossed``). All p-values are adjusted together by Holm (1979), which holds the chance of any false decision
-at 5 % whatever the dependence among choices. The place of a choice, which needs all pairs, lies between one
-more than the number of choices decided to be better and all choices less those decided to be worse:
-simultaneous 95 % intervals.
+Welch's (1947) where runs are not paired; without any spread t is undefined, and the exact permutation test
+decides. Where runs record which test images they classified correctly, the test also covers other test
+images (``crossed``). All p-values are adjusted together by Holm (1979), which bounds the chance of any false
+decision at 5 % whatever the dependence among choices. The rank of a choice, which needs all pairs, lies
+between one more than the number of choices decided to be better and all choices less those decided to be
+worse: simultaneous 95 % intervals.
 """
 
 import itertools
@@ -23,11 +23,11 @@ from cnnpool.report.measure import Measure
 from cnnpool.report.statistics import LEVEL, Gap, Summary, gap, holm, tail
 
 SHOWN = ("better", "worse", "higher", "lower")
-"""The verdicts of a difference that is shown."""
+"""The verdicts of a shown difference."""
 LEAST_DECIDED = 3
-"""Pairs of seeds below which nothing is decided: of two, t is only how alike they happen to be."""
+"""Fewest pairs of seeds for a decision: with two, t only reflects how alike they happen to be."""
 MARGIN = 0.005
-"""Of an accuracy, 0..1: a smaller difference is called none that matters."""
+"""Largest difference in accuracy (0..1) that does not matter."""
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,24 @@ class Pair:
     """The comparison of two choices."""
 
     mean: float
-    """Of the first less the second, over the seeds both have."""
+    """Mean of the first less the second, over the seeds that both have."""
     p: float
     adjusted: float
-    """By Holm over all pairs compared."""
+    """p-value adjusted by Holm over all compared pairs."""
     within: float = 1.0
-    """p-value of a difference of the margin or more, adjusted likewise; 1 where neither margin nor images are
-    known."""
+    """p-value of a difference of at least the margin, adjusted likewise; 1 where neither margin nor images
+    are known."""
     crossed: Crossed | None = None
-    """Its standard error from seeds and test images, where the images are known."""
+    """Its standard error from seeds and test images, if the images are known."""
 
 
 UNDECIDED = Pair(math.nan, math.nan, math.nan, math.nan)
-"""Of two choices with too few seeds."""
+"""A pair of choices with too few seeds."""
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Simultaneous 95 % interval of the place; 1 is best."""
+    """Simultaneous 95 % interval of the rank; 1 is best."""
 
     low: int
     high: int
@@ -60,22 +60,22 @@ class Rank:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The compared pairs that have enough seeds, by the places of their choices, the smaller first."""
+    """The compared pairs that have enough seeds, by the indices of their choices, the smaller first."""
 
     pairs: dict[tuple[int, int], Pair]
 
     def between(self, first: int, second: int) -> Pair:
-        """The comparison of two choices, its mean that of the first less the second."""
+        """The comparison of two choices; its mean is that of the first less the second."""
         pair = self.pairs.get((min(first, second), max(first, second)), UNDECIDED)
         return pair if first < second else replace(pair, mean=-pair.mean)
 
     def above(self, first: int, second: int) -> bool:
-        """Whether the first is decided to have the larger mean."""
+        """Whether the first choice is decided to have the larger mean."""
         pair = self.pairs.get((min(first, second), max(first, second)), UNDECIDED)
         return pair.adjusted < LEVEL and (pair.mean > 0) == (first < second)
 
     def rank(self, choice: int, choices: int, sense: int) -> Rank:
-        """The place of a choice among so many; ``sense`` 1 where higher is better, -1 where lower is."""
+        """The rank of a choice among ``choices``; ``sense``: 1 if higher is better, -1 if lower is."""
         others = [other for other in range(choices) if other != choice]
         up = sum(self.above(other, choice) for other in others)
         down = sum(self.above(choice, other) for other in others)
@@ -95,11 +95,11 @@ def decide(
 
     Args:
         values: seed -> number, for each choice.
-        bits: seed -> which test images were classified correctly, for each choice, where it is known and the
+        bits: seed -> which test images were classified correctly, for each choice, if it is known and the
             numbers are accuracies.
-        named: whether the first is a baseline that was named.
-        paired: whether equal seeds are pairs; else runs are independent, and the test is Welch's.
-        margin: a smaller difference is none that matters; None for ``MARGIN`` where images are known.
+        named: whether the first choice is a named baseline.
+        paired: whether equal seeds are pairs; otherwise runs are independent, and Welch's test is used.
+        margin: largest difference that does not matter; None for ``MARGIN`` where images are known.
     """
 
     @cache
@@ -135,15 +135,15 @@ def decide(
 
 
 def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:
-    """The mean of ``first`` less that of ``second``, over the seeds both have if they are ``paired``."""
+    """The mean of ``first`` less that of ``second``; if ``paired``, over the seeds that both have."""
     if not paired:
         return gap(list(first.values()), list(second.values()))
     return gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
 def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> float:
-    """Two-sided p-value by t; without any spread the share of signs, or of ways to deal out, so far apart."""
-    # Equal up to rounding is equal: the last bits of a subtraction are no spread.
+    """Two-sided p-value by t; without any spread, the share of sign patterns or permutations as extreme."""
+    # Values equal up to rounding are equal: rounding errors are not spread.
     least = 1e-9 * max(map(abs, [*first.values(), *second.values()]))
     if found.error > least:
         return 2 * tail(abs(found.mean), found.error, found.freedom)
@@ -159,24 +159,24 @@ class Versus:
     differences: list[float]
     summary: Summary
     pair: Pair
-    """The test of the difference; the interval of ``summary`` covers seeds and images where it does."""
+    """The test of the difference; if it covers seeds and images, so does the interval of ``summary``."""
     p_sign_flip: float
-    """Of the exact sign-flip test, which assumes no distribution; NaN from too few or no pairs."""
+    """p-value of the exact sign-flip test, which assumes no distribution; NaN with too few or no pairs."""
     superiority: float
-    """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
+    """Share of seeds with a better value (higher if there is no better direction); ties count one half."""
     superiority_interval: tuple[float, float]
-    """The 95 % interval of the probability of that with another seed."""
+    """The 95 % interval of the probability that another seed is better."""
     needed: float
-    """Runs of each choice that show a difference of this size in 80 % of cases; NaN where not known."""
+    """Runs per choice that show a difference of this size with 80 % power; NaN where it is not known."""
     family: int
-    """How many pairs were compared."""
+    """Number of compared pairs."""
     detectable: float
     """The smallest true difference detectable with 80 % power; NaN where it is not known."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One choice: its value per seed, their summary, the other measures, its stand to the baseline."""
+    """One choice: its value per seed, their summary, the other measures, its comparison with the baseline."""
 
     choice: Choice
     values: dict[int, float]
@@ -186,7 +186,7 @@ class Row:
     verdict: str = "baseline"
     rank: Rank | None = None
     crossed: Crossed | None = None
-    """The standard error of the mean from seeds and test images, where the runs say which they got right."""
+    """The standard error of the mean from seeds and test images, if the runs record the correct ones."""
 
     @cached_property
     def finite(self) -> dict[int, float]:
@@ -195,12 +195,12 @@ class Row:
 
     @property
     def broken(self) -> list[int]:
-        """The seeds whose value is not a number: they are in no mean."""
+        """The seeds whose value is not a number; means leave them out."""
         return sorted(self.values.keys() - self.finite.keys())
 
 
 def verdict(versus: Versus, metric: Measure, broken: int = 0, margin: float | None = None) -> str:
-    """The words that the decisions of ``pairwise`` allow, from runs that all gave a number."""
+    """The verdict in words from the decisions of ``pairwise``, if all runs gave a number."""
     n, s = versus.summary.n, versus.summary
     if broken:
         return f"not judged: {broken} seed{'s' * (broken > 1)} without a number"

@@ -33,7 +33,7 @@ ALPHABET = (
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
-    """Write report.md, report.html, tables, the numbers of every run and ``plots`` as PNG and SVG.
+    """Write report.md, report.html, tables, the numbers of every run, and ``plots`` as PNG and SVG.
 
     Raises:
         ValueError: if the folder cannot be written.
@@ -66,15 +66,15 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
 
 
 def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
-    """A template as Markdown, with pictures in files beside it, and as HTML with style and pictures inside.
+    """Render a template as Markdown, with pictures in files beside it, and as HTML with all embedded.
 
-    It calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``; a title is among ``values``.
+    It calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``; ``values`` include a title.
     """
     found = {}
     for kind in ("md", "html"):
         show: Any = _environment(kind).get_template(f"blocks.{kind}").module
         body = _environment(kind).get_template(template).render(show=show, **values)
-        # Names of folders need not be UTF-8.
+        # Folder names need not be UTF-8.
         page = str(show.page(values["title"], body)).encode("utf-8", "backslashreplace")
         found[f"{stem}.{kind}"] = page.decode()
     return found
@@ -93,7 +93,7 @@ def _environment(kind: str) -> Environment:
     filters: dict[str, Any] = {
         "base64": lambda content: base64.b64encode(content).decode(),
         "escaped": tables.markdown_text,
-        # Longer than any row of backticks in the text, so that none ends its block.
+        # Longer than any run of backticks in the text, so that none closes the block.
         "fence": lambda text: "`" * max([3, *(len(marks) + 1 for marks in re.findall("`+", text))]),
         "flat": lambda text: type(text)(" ".join(text.split())),
         "printable": tables.printable,
@@ -108,7 +108,7 @@ def _environment(kind: str) -> Environment:
 def latex(comparison: Comparison) -> str:
     """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs.
 
-    The preamble needs booktabs and graphicx, for names with letters that are not ASCII a font encoding too.
+    The preamble needs booktabs and graphicx, and a font encoding for names with non-ASCII letters.
     """
     mains = []
     for one in comparison.each:
@@ -124,13 +124,13 @@ def latex(comparison: Comparison) -> str:
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
-    """The comparison as plain text of lines of at most ``width`` characters, if every single column fits.
+    """The comparison as plain text in lines of at most ``width`` characters, if every column alone fits.
 
     Args:
-        comparison: what to show.
+        comparison: the comparison to show.
         width: of the terminal, in characters.
-        colour: verdicts in green and red.
-        whole: the other measures and every note, too.
+        colour: print verdicts in green and red.
+        whole: also print the other measures and every note.
     """
     shown = "".join(f"{_filled(one, width)}\n" for one in document.headline(comparison))
     for one in comparison.each:
@@ -162,7 +162,7 @@ def refuse_foreign(folder: Path) -> None:
     """Raise unless ``folder`` is missing, empty, or holds a report of ``cnnpool compare``.
 
     Raises:
-        ValueError: naming what it holds.
+        ValueError: naming the other content.
     """
     try:
         with suppress(FileNotFoundError):
@@ -178,9 +178,9 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
-    """Write ``files``, name -> content, and both files of each plot, each whole or not at all.
+    """Write ``files``, name -> content, and both files of each plot, each completely or not at all.
 
-    Names that are not UTF-8, of folders for example, stand in a text as escapes.
+    Names that are not UTF-8, such as folders', are escaped in texts.
 
     Raises:
         ValueError: if the folder cannot be written.

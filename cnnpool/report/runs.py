@@ -1,4 +1,4 @@
-"""Run folders on disk: ``find`` them, with their state."""
+"""Run folders on disk: ``find`` returns them with their state."""
 
 import json
 import logging
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 UNSET = "unset"
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
-"""Is written first, and says that a folder is a report's."""
+"""Written first; it marks a folder as a report."""
 KILLED = "stopped: no process trains it any more; the same command goes on from there"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: its results are ``found`` if ``state`` is done; ``reason`` says why it is not."""
+    """One run folder: ``found`` holds its results if ``state`` is done; ``reason`` explains other states."""
 
     folder: Path
     state: str
@@ -40,10 +40,10 @@ class Run:
 
     @property
     def results(self) -> Results:
-        """The results of a run that is done.
+        """The results of a finished run.
 
         Raises:
-            ValueError: if it is not.
+            ValueError: if it is not finished.
         """
         if self.found is None:
             raise ValueError(f"{self.folder} is {self.state}: it has no results")
@@ -64,7 +64,7 @@ class Run:
         return tuple(key for key, _ in numbers(self.measured))
 
     def setting(self, key: str) -> Any:
-        """The value that ``key`` of ``--by`` or ``--where`` stands for: a setting, or a whole room."""
+        """The value of a key of ``--by`` or ``--where``: a setting, or a whole room."""
         if key == "pool":
             return {"pool": self.results.pool, "stages": exceptions(self.results)}
         if key == "seed" or key in NAMED:
@@ -73,18 +73,18 @@ class Run:
 
     @property
     def measured(self) -> Mapping[str, Any]:
-        """Section -> its numbers; empty if the run is not done."""
+        """Section -> its numbers; empty if the run is not finished."""
         return self.found.measured if self.found else {}
 
     def at(self, *keys: str) -> Any:
-        """The part of ``measured`` below ``keys``, whatever it is; None where there is none."""
+        """The part of ``measured`` below ``keys``, of any type; None where there is none."""
         node: Any = self.measured
         for key in keys:
             node = node.get(key) if isinstance(node, Mapping) else None
         return node
 
     def below(self, *keys: str) -> Mapping[str, Any]:
-        """The same if it is a mapping, else an empty one."""
+        """The part of ``measured`` below ``keys`` if it is a mapping, else an empty mapping."""
         node = self.at(*keys)
         return node if isinstance(node, Mapping) else {}
 
@@ -94,15 +94,15 @@ def find(
     each: Callable[[], object] = lambda: None,
     logs: list[Files] | None = None,
 ) -> list[Run]:
-    """Every run folder at or under ``paths``, each once, in the order in which they lie there.
+    """Every run folder at or under ``paths``, each once, in directory order.
 
     Args:
         paths: folders; with ``logs`` also files of other programs.
-        each: is called after each run.
-        logs: is filled with the files of other programs that hold scalars, outside of run folders.
+        each: called after each run.
+        logs: filled with the files of other programs that contain scalars, outside of run folders.
 
     Raises:
-        ValueError: if a path does not exist or is no folder, or nothing is found.
+        ValueError: if a path does not exist or is not a folder, or nothing is found.
     """
     paths = list(paths)
     roots: list[Path] = []
@@ -135,10 +135,10 @@ def find(
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
-    """The runs that are done.
+    """The finished runs.
 
     Raises:
-        ValueError: if none is; where files are damaged, naming the first of them.
+        ValueError: if there is none; if files are damaged, naming the first of them.
     """
     runs = list(runs)
     done = [run for run in runs if run.found]
@@ -161,39 +161,39 @@ def settings(results: Results) -> dict[str, Any]:
     invariance = results.measured.get("invariance", {})
     presets, skipped = (invariance.get(name) or {} for name in ("consistency", "skipped"))
     if isinstance(presets, dict) and isinstance(skipped, dict) and presets:
-        # A preset that does not fit the network, as crops before a readout of fixed size, was asked for too.
+        # A preset that does not fit the network, such as crops with a fixed-size readout, was requested too.
         known["invariance.consistency"] = sorted({*presets, *skipped})
     return known
 
 
 def exceptions(results: Results) -> dict[str, Any]:
-    """The stages whose operator is not the run's ``pool``.
+    """The stages whose operator differs from the run's ``pool``.
 
-    A stage that leaves options out has those of ``pool``: published networks were once recorded like that.
+    Options that a stage leaves out are those of ``pool``: earlier versions recorded published networks so.
     """
     common = results.pool.items()
     return {stage: operator for stage, operator in results.stages.items() if not operator.items() <= common}
 
 
 def recipe(results: Results) -> dict[str, Any]:
-    """Those of ``settings`` that say how a run was trained and on which images, wherever these lie."""
+    """The ``settings`` of training and images, except where the images lie."""
     known = {key: value for key, value in flat({"data": results.data, "fit": results.fit}) if value != {}}
     known.pop("data.root", None)
     return known
 
 
 def keys_of(text: str | None) -> list[str]:
-    """The keys in a list by commas."""
+    """The keys in a list separated by commas."""
     return [key.strip() for key in (text or "").split(",") if key.strip()]
 
 
 def as_text(value: Any) -> str:
-    """A setting as ``--where`` names it: a text as it is, all else as JSON."""
+    """A setting as written in ``--where``: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
-    # Unlike ``os.walk``, which takes what it may not read for empty.
+    # Unlike ``os.walk``, which treats unreadable folders as empty.
     os.scandir(root).close()
     for folder, below, files in os.walk(root, onerror=_warn):
         marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)

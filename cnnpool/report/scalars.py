@@ -1,4 +1,4 @@
-"""Scalars that other programs logged: event files, CSV files, the local folders of MLflow and W&B."""
+"""Scalars logged by other programs: event files, CSV files, the local folders of MLflow and W&B."""
 
 import csv
 import io
@@ -16,33 +16,33 @@ from cnnpool.run_folder.reading import damaged, read_bytes, read_json, read_yaml
 
 META, SUMMARY, HPARAMS = "meta.yaml", "wandb-summary.json", "hparams.yaml"
 WHOLE = ([META], [SUMMARY])
-"""Names of a run of MLflow or W&B, of which the folders below hold no other runs."""
+"""Files that mark a run of MLflow or W&B; the folders below it are not runs of their own."""
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "epoch", "iteration", "iter")
-"""Columns that say when a row was logged, the first that is there."""
+"""Columns with the step of a row; the first one present is used."""
 SEEDS = ("seed", "random_seed", "random_state")
-"""Columns and parameters that number the runs of a group."""
+"""Columns and parameters that hold the seed of a run in its group."""
 GROUPS = ("group", "choice", "model", "method", "algorithm", "name")
-"""Columns that name a group, the first that is there."""
+"""Columns that name a group; the first one present is used."""
 MLFLOW = {1: "running", 2: "not begun", 4: "failed", 5: "killed"}
-"""States of a run in MLflow's meta.yaml that has not finished."""
+"""States of unfinished runs in MLflow's meta.yaml."""
 HALVES = ("train", "validation", "val", "valid", "test", "eval")
-"""Folders of one run's event files, as Keras makes them: a part of the tag."""
+"""Folders of one run's event files, as written by Keras; they become a part of the tag."""
 FRAME = 16
 """Bytes of an event file around each record."""
 Files = tuple[Path, Path, Sequence[str]]
-"""The folder that was asked for, a folder below it, and the names of its files that hold scalars."""
+"""The requested folder, a folder below it, and the names of its files that contain scalars."""
 Points = dict[str, dict[int, tuple[float, float]]]
 """Tag -> step -> time and value."""
 Series = tuple["array[int]", "array[float]"]
-"""Steps in order, and the value at each."""
+"""Sorted steps, and the value at each."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """One training as another program logged it: the wanted tags, and its parameters or columns.
+    """One training logged by another program: the wanted tags, and its parameters or columns.
 
-    ``by`` are those that make a group, where a table tells; ``named`` says whether the path may, which
-    random names may not. A problem is what could not be read, a state other than done why it is not finished.
+    ``by`` are the keys that form a group, if a table has them; ``named`` says whether the path may, unlike
+    random names. ``problem`` says what could not be read; a state other than done says why it is unfinished.
     """
 
     path: Path
@@ -55,9 +55,9 @@ class Log:
 
 
 def log_files(files: Iterable[str], below: Collection[str]) -> list[str]:
-    """Those of a folder's ``files`` that hold scalars; of a run of MLflow or W&B the one that names it.
+    """The names in ``files`` that contain scalars; for a run of MLflow or W&B the one that marks it.
 
-    ``below`` are the names of the folders in it.
+    ``below`` are the names of the folder's subfolders.
     """
     names = sorted(files)
     if META in names:
@@ -68,12 +68,12 @@ def log_files(files: Iterable[str], below: Collection[str]) -> list[str]:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of this name may hold scalars."""
+    """Whether a file of this name may contain scalars."""
     return name.endswith(".csv") or ("tfevents" in name and not name.endswith(".profile-empty"))
 
 
 def read(folder: Path, files: Sequence[str], wanted: Collection[str] | None = None) -> list[Log]:
-    """The logs in the ``files`` of ``folder`` that :func:`log_files` named; damaged ones with their reason.
+    """Read the logs in the ``files`` of ``folder`` from :func:`log_files`; damaged ones with their reason.
 
     ``wanted`` are the tags to read; None for all.
     """
@@ -82,7 +82,7 @@ def read(folder: Path, files: Sequence[str], wanted: Collection[str] | None = No
             return [(_mlflow if files == [META] else _wandb)(folder, wanted)]
         except DamagedError as error:
             return [Log(folder, problem=str(error), state="damaged")]
-    # Event files and a single CSV with steps are one run; other CSV files are a run, or a run a row.
+    # Event files and a single CSV with steps are one run; other CSV files are one run each, or one per row.
     points: Points = {}
     prefix, home = "", folder
     if folder.name in HALVES and any("tfevents" in name for name in files):
@@ -118,16 +118,16 @@ def _log(
 
 
 def _keep(points: Points, tag: str, step: int, at: float, value: float) -> None:
-    """Of a step that was logged twice, as by a run that was resumed, the last value counts."""
+    """Add a point; if a step was logged twice, as by a resumed run, the last value counts."""
     if abs(step) < 2**63 and not points.get(tag, {}).get(step, (at,))[0] > at:
         points.setdefault(tag, {})[step] = at, value
 
 
 def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Points) -> str:
-    """Add the scalars of an event file to ``points``; returns what is wrong with it.
+    """Add the scalars of an event file to ``points``; returns a description of errors in it.
 
     ``RawEventFileLoader`` checks and splits 1,000 files of 1,000 points in 22 s; ``EventFileLoader``, which
-    converts every event as well, takes 170 s. So only events that name a wanted tag are parsed.
+    also converts every event, takes 170 s. So only events that contain a wanted tag are parsed.
     """
     from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
     from tensorboard.compat.proto.event_pb2 import Event
@@ -148,7 +148,7 @@ def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Poi
                     _keep(points, tag, event.step, event.wall_time, value)
     except DamagedError as error:
         return str(error)
-    # Of protobuf, which is no dependency of its own, and of sizes that no memory holds.
+    # Errors of protobuf, which is not a direct dependency, and of sizes beyond any memory.
     except Exception as error:
         reason = " ".join(str(error).split())[:80] or type(error).__name__
         return str(damaged(path, f"record {records + 1}: {reason}"))
@@ -158,7 +158,7 @@ def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Poi
 
 
 def _scalar(one: Any, plugins: dict[str, str]) -> float | None:
-    """The number of a summary's value, as SummaryWriter or as Keras writes it; None if it is no scalar."""
+    """The number of a summary value written by SummaryWriter or Keras; None if it is not a scalar."""
     if one.metadata.plugin_data.plugin_name:
         plugins[one.tag] = one.metadata.plugin_data.plugin_name
     if one.HasField("simple_value"):
@@ -184,7 +184,7 @@ class _Table:
 
 
 def _table(path: Path) -> _Table:
-    """A CSV file with a header; rows of another length are named and left out."""
+    """Read a CSV file with a header; rows of another length are reported and skipped."""
     try:
         text = (read_bytes(path) or b"").decode("utf-8-sig", "replace")
         reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
@@ -204,7 +204,7 @@ def _table(path: Path) -> _Table:
 def _rows(
     table: _Table, rows: Iterable[tuple[int, dict[str, str]]], wanted: Collection[str] | None, points: Points
 ) -> None:
-    """Add the numbers of rows to ``points``; without a column of steps each row is a step."""
+    """Add the numbers of rows to ``points``; without a step column each row is a step."""
     at = table.column(STEPS)
     for line, row in rows:
         step = _number(row[at]) if at else float(line)
@@ -215,7 +215,7 @@ def _rows(
 
 
 def _logs(table: _Table, wanted: Collection[str] | None) -> Iterator[Log]:
-    """A file with steps but no seeds is one run; others are a run a row, or, with steps, a run a seed."""
+    """A file with steps but no seeds is one run; others have one run per row or, with steps, per seed."""
     if not table.rows:
         yield Log(table.path, problem=table.problem, state="damaged")
         return
@@ -235,7 +235,7 @@ def _logs(table: _Table, wanted: Collection[str] | None) -> Iterator[Log]:
 
 
 def _number(text: str) -> float | None:
-    """The number in a cell, NaN included; None in an empty one or a text."""
+    """The number in a cell, NaN included; None for an empty cell or a text."""
     try:
         return float(text)
     except ValueError:
@@ -243,7 +243,7 @@ def _number(text: str) -> float | None:
 
 
 def _mlflow(folder: Path, wanted: Collection[str] | None) -> Log:
-    """A run in the folders of MLflow: a file a metric, in its lines time, value and step."""
+    """A run in MLflow's folders: one file per metric, with time, value and step on each line."""
     meta = read_yaml(folder / META)
     meta = meta if isinstance(meta, Mapping) else {}
     points: Points = {}
@@ -272,7 +272,7 @@ def _below(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _wandb(folder: Path, wanted: Collection[str] | None) -> Log:
-    """A run in the folders of W&B, of which plain files hold the last values alone."""
+    """A run in W&B's folders, whose plain files contain only the last values."""
     summary = read_json(folder / SUMMARY, lambda content: dict(flat(content))) or {}
     step = summary.get("_step")
     points: Points = {}
@@ -289,7 +289,7 @@ def _wandb(folder: Path, wanted: Collection[str] | None) -> Log:
 
 
 def _parameters(path: Path) -> dict[str, str]:
-    """Lightning's hyperparameters; none where they are missing or hold objects."""
+    """Lightning's hyperparameters; none if they are missing or contain objects."""
     with suppress(DamagedError):
         return _texts(read_yaml(path))
     return {}

@@ -58,7 +58,7 @@ class Gap:
 
 
 def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
-    """The mean of differences ``first``, or that of ``first`` less that of ``second``, as Welch (1947).
+    """The mean of differences ``first``, or that of ``first`` less that of ``second`` by Welch (1947).
 
     NaN from fewer than two values.
     """
@@ -67,7 +67,7 @@ def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
     mean = means[0] if second is None else means[0] - means[1]
     if any(len(x) < 2 for x in groups):
         return Gap(mean, math.nan, math.nan)
-    # In plain Python: of a hundred choices there are 4,950 pairs of a few seeds.
+    # Plain Python is faster here: a hundred choices have 4,950 pairs of a few seeds.
     squares = [sum((value - m) * (value - m) for value in x) for x, m in zip(groups, means, strict=True)]
     parts = [(len(x), square / (len(x) - 1) / len(x)) for x, square in zip(groups, squares, strict=True)]
     variance = sum(part for _, part in parts)
@@ -79,7 +79,7 @@ def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
 def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, float]:
     """The difference of two independent groups with Welch's 95 % interval, and its degrees of freedom.
 
-    Its n is that of the smaller group, its standard deviation the standard error times the root of n.
+    Its n is that of the smaller group; its standard deviation is the standard error times sqrt(n).
     """
     own, n = gap(first, second), min(len(first), len(second))
     half = float(stdtrit(own.freedom, 1 - LEVEL / 2)) * own.error
@@ -87,20 +87,20 @@ def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, flo
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """One-sided p-value of the t of ``distance`` in standard errors; without an error 0, 0.5 or 1."""
+    """One-sided p-value of the t of ``distance`` in standard errors; 0, 0.5 or 1 if ``error`` is 0."""
     if not error:
         return 0.5 if distance == 0 else float(distance < 0)
     return float(stdtr(freedom, -distance / error))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of mean 0 when each paired difference could as well have the other sign.
+    """Two-sided p-value of mean 0, if each paired difference is equally likely to have the other sign.
 
-    Exact over all 2^n sign patterns up to n = 16; above, 100,000 patterns drawn with a fixed seed, the
-    observed one counted among them, so that p is never 0.
+    Exact over all 2^n sign patterns up to n = 16; above, 100,000 random patterns with a fixed seed, plus the
+    observed one, so that p is never 0.
     """
     d = np.asarray(differences, dtype=np.float64)
-    # Patterns that reach the observed sum in another order of addition must count as equal.
+    # Sums equal to the observed one up to rounding must count as equal.
     reached = np.abs(_signs(d.size) @ d) >= abs(d.sum()) - 1e-12 * np.abs(d).sum()
     if d.size <= EXACT_PAIRS:
         return float(reached.mean())
@@ -132,10 +132,10 @@ def superiority(differences: Sequence[float]) -> float:
 
 
 def superiority_interval(differences: Sequence[float], n: int | None = None) -> tuple[float, float]:
-    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934), a tie counting one half.
+    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934); a tie counts one half.
 
-    Of all pairs between independent groups ``n`` is the size of the smaller one: the variance of their share
-    is at most that of so many pairs (van Dantzig 1951).
+    For all pairs between independent groups, ``n`` is the size of the smaller group: the variance of their
+    share is at most that of n pairs (van Dantzig 1951).
     """
     n, share = len(differences) if n is None else n, superiority(differences)
     if not n:
@@ -147,7 +147,7 @@ def superiority_interval(differences: Sequence[float], n: int | None = None) -> 
 
 
 def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = None) -> float:
-    """The smallest true difference that n pairs show in 80 % of cases by the t test, at Holm's first step.
+    """The smallest true difference that n pairs detect by the t test with 80 % power, at Holm's first step.
 
     ncp sd / sqrt(n), where the noncentral t of n - 1 degrees of freedom, or ``freedom``, and noncentrality
     ncp exceeds the critical value of level 0.05 / comparisons in 80 % of cases.
@@ -161,7 +161,7 @@ def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = 
 
 def needed(difference: float, sd: float, comparisons: int = 1, groups: int = 1) -> float:
     """The fewest pairs, 3 to 1,000, or runs of each of two ``groups``, for which so small a difference is
-    ``detectable``; infinite where they do not suffice."""
+    ``detectable``; infinite if 1,000 do not suffice."""
     sizes = range(3, 1001)
     place = bisect_left(
         sizes, True, key=lambda n: detectable(sd, n, comparisons, groups * (n - 1)) <= abs(difference)

@@ -11,11 +11,11 @@ from cnnpool.report.foreign import Value, logged, read
 from cnnpool.report.runs import keys_of
 
 WIDTH = 160
-"""Characters of a line where a table is shown."""
+"""Characters per line when a table is printed."""
 
 
 class Table(list[dict[str, Any]]):
-    """A record for each choice and metric, as in ``table.csv``; shown, the text of ``cnnpool compare``."""
+    """One record per choice and metric, as in ``table.csv``; prints as the text of ``cnnpool compare``."""
 
     def __init__(self, comparison: Comparison):
         super().__init__(columns.records(comparison))
@@ -41,20 +41,20 @@ def compare(
 
     Args:
         paths: a folder or file, or several.
-        metric: one, or several by commas; empty for ``test.accuracy``, of other programs an accuracy.
-        by: keys by commas that make a choice, or how folders are named: ``"{group}/seed_{seed}"``.
+        metric: one, or several by commas; empty for ``test.accuracy``, or an accuracy of other programs.
+        by: keys that define a choice, by commas, or a pattern of folders: ``"{group}/seed_{seed}"``.
         where: conditions ``KEY=VALUE`` that a run must meet.
-        baseline: the choice that the others are compared with.
+        baseline: the choice with which the others are compared.
         allow: keys that may differ among runs of cnnpool.
-        best: of logs, the direction that is better, and without ``last`` the best value of each run.
-        last: of logs, the mean of so many last points, >= 1; the last one without ``best``.
-        margin: a smaller difference is none that matters, > 0.
+        best: for logs, the better direction; without ``last``, use the best value of each run.
+        last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
+        margin: largest difference that does not matter, > 0.
 
     Returns:
-        A list of one flat dict for each choice and metric; ``pandas.DataFrame`` takes it as it is.
+        A list of one flat dict per choice and metric, ready for ``pandas.DataFrame``.
 
     Raises:
-        ValueError: for a mistake in what was asked, or runs that cannot be compared, in a few lines.
+        ValueError: for invalid arguments, or runs that cannot be compared, in a few lines.
     """
     every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     runs = read(every, metric, by, Value(best, last))

@@ -1,1 +1,1 @@
-"""Files that a run leaves, written and read in one place."""
+"""Files of a run, written and read in one place."""

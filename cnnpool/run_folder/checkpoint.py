@@ -1,6 +1,6 @@
 """Checkpoints: written atomically, read as plain tensors and numbers, never as code.
 
-The content is Lightning's, with an entry ``cnnpool`` that says which run it is of and how far that had come.
+The content is Lightning's, with an entry ``cnnpool`` that identifies the run and its progress.
 """
 
 import logging
@@ -24,24 +24,24 @@ from cnnpool.system.atomic import beside, rename, replacing
 log = logging.getLogger(__name__)
 
 SCHEMA = 3
-"""3 is of Lightning's automatic optimisation; up to 2 every epoch repeated the first."""
+"""3 uses Lightning's automatic optimisation; up to 2 every epoch repeated the first."""
 OURS = "cnnpool"
 FOLDER = 0x10
-"""The attribute of a folder in a zip archive: torch takes whatever memory holds for the content of one."""
+"""The attribute of a folder in a zip archive, whose content torch would read from uninitialised memory."""
 METRICS = "Checkpoints"
 """The entry of the callback that counts the bytes of metrics.jsonl."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of a run: its file and its content, which is Lightning's with our entry."""
+    """A checkpoint of a run: its file, and Lightning's content with cnnpool's entry."""
 
     path: Path
     content: dict[str, Any]
 
     @property
     def header(self) -> Any:
-        """As of :func:`header`, with ``steps`` trained so far and ``total_steps`` of the whole training."""
+        """The entry of :func:`header`, with ``steps`` trained so far and ``total_steps`` of the training."""
         return self.content[OURS]
 
     @property
@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
-    """The entry of a checkpoint that tells its run; steps and sums of the epoch come beside it."""
+    """The entry of a checkpoint that identifies its run; steps and sums of the epoch are stored beside it."""
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -63,11 +63,11 @@ def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and wait until the disk has it.
+    """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and flush it to the disk.
 
     Raises:
         LostError: if the run's folder is gone.
-        OSError: naming the file; what stood there still does.
+        OSError: naming the file; its old content is unchanged.
     """
     try:
         path.parent.mkdir(exist_ok=True)
@@ -78,21 +78,21 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def keep(path: Path, second: Path) -> None:
-    """Let ``second`` name the content of ``path`` too, without a moment in which either is missing."""
+    """Make ``second`` name the content of ``path`` too, without a moment in which either is missing."""
     if not path.exists():
         return
     link = beside(second, layout.temp_prefix(second.parent.parent))
-    # Where the file system has no links there is one checkpoint to go on from, as always.
+    # Without links in the file system there is only one checkpoint to resume from.
     with suppress(OSError):
         os.link(path, link)
         rename(link, second)
 
 
 def load(path: Path, map_location: Any = "cpu") -> Any:
-    """The content of the checkpoint at ``path``. ``torch.load`` alone does not compare the checksums.
+    """The content of the checkpoint at ``path``. Compares the checksums, which ``torch.load`` alone does not.
 
     Raises:
-        DamagedError: if the file is missing, cut, altered, or holds more than plain tensors and numbers.
+        DamagedError: if the file is missing, truncated, altered, or has more than plain tensors and numbers.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -112,7 +112,7 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint in ``folder``; None if there is none at all.
+    """The newest intact checkpoint in ``folder``; None if there is no checkpoint at all.
 
     Raises:
         DamagedError: if there are checkpoints, and all are damaged.
@@ -141,7 +141,7 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
     """Refuse a checkpoint of a run with other settings, another architecture or another schema.
 
     Raises:
-        ValueError: naming what differs, old -> new.
+        ValueError: naming the differences, old -> new.
     """
     saved = found.header
     if saved["schema"] != SCHEMA:

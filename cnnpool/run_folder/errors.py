@@ -1,14 +1,14 @@
-"""Why a run's folder cannot be used; every message is one line that says what to do."""
+"""Errors of a run's folder; every message is one line that says how to proceed."""
 
 AGAIN = "give the same command again"
 
 
 class DamagedError(ValueError):
-    """A file of a run that is not what the run wrote.
+    """A file of a run differs from what the run wrote.
 
     Args:
         message: one line.
-        reason: the part of it that says what is wrong with the file.
+        reason: the part that says what is wrong with the file.
     """
 
     def __init__(self, message: str, reason: str = ""):
@@ -17,12 +17,12 @@ class DamagedError(ValueError):
 
 
 class InUseError(ValueError):
-    """Another living process works in the folder."""
+    """Another running process uses the folder."""
 
 
 class OccupiedError(ValueError):
-    """The folder is not this run's: another's, or no run's at all. Nothing in it has been touched."""
+    """The folder belongs to another run, or to no run. Nothing in it has been changed."""
 
 
 class LostError(RuntimeError):
-    """A file of a run was deleted or altered by somebody else while the run went on."""
+    """Another process deleted or altered a file of a run while the run was in progress."""

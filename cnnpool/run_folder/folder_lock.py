@@ -1,4 +1,4 @@
-"""A run's folder in the hands of one process."""
+"""Exclusive use of a run's folder by one process."""
 
 import os
 import platform
@@ -14,19 +14,19 @@ from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
 from cnnpool.system.lock_file import is_locked, lock
 
 HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
-"""Files that are only added to, and so may be there before a run begins."""
+"""Append-only files, which may exist before a run begins."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A folder that this process holds, folders ``made`` for it, deepest first, and what it had before."""
+    """A folder locked by this process, the folders ``made`` for it, deepest first, and its old content."""
 
     folder: Path
     made: list[Path]
     before: set[str]
 
     def undo(self) -> None:
-        """Remove what this process has made of a run that never began; what was there before stays."""
+        """Remove everything that this process made for a run that never began; earlier content stays."""
         for name in {layout.STATUS, layout.LOG, layout.MARK, layout.LOCK} - self.before:
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
@@ -36,11 +36,11 @@ class Held:
 
 @contextmanager
 def held(folder: Path) -> Iterator[Held]:
-    """Hold ``folder``, made if missing, for this process; the kernel lets go when the holder dies.
+    """Lock ``folder``, made if missing, for this process; the kernel unlocks it when the process dies.
 
     Raises:
         InUseError: if another process holds it.
-        OccupiedError: if it is not a run's and cannot become one, or cannot be made.
+        OccupiedError: if it is not a run's folder and cannot become one, or cannot be made.
         OSError: if it cannot be written.
     """
     refuse_foreign(folder)
@@ -64,7 +64,7 @@ def held(folder: Path) -> Iterator[Held]:
 
 
 def abandoned(folder: Path, now: status.Status) -> bool:
-    """Whether the run in ``folder`` was killed: ``now`` is running here, but no process holds the folder."""
+    """Whether the run in ``folder`` was killed: ``now`` is running here, but no process has the lock."""
     here = now.state == "running" and now.machine == platform.node()
     return here and is_locked(folder / layout.LOCK) is False
 
@@ -81,8 +81,8 @@ def _usable() -> Iterator[None]:
 
 @_usable()
 def refuse_foreign(folder: Path) -> None:
-    """Raise OccupiedError unless ``folder`` is a run's, empty, or missing; HARMLESS files may be there."""
-    # Unlike ``resolve``, this takes links that lead in a circle; ``stat`` then names them.
+    """Raise OccupiedError unless ``folder`` is a run's, empty, or missing; HARMLESS files are allowed."""
+    # Unlike ``resolve``, this accepts cyclic links, which ``stat`` then reports.
     place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     with suppress(FileNotFoundError):
         folder.stat()
@@ -100,7 +100,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run has begun in ``folder``, also where it was copied without its hidden files."""
+    """Whether a run has begun in ``folder``, even if it was copied without its hidden files."""
     files = (layout.MARK, layout.RESULTS, f"{layout.CHECKPOINTS}/{layout.LAST}")
     return any((folder / name).exists() for name in files) or _status(folder) is not None
 

@@ -1,4 +1,4 @@
-"""The settings that decide a run's result, and how two runs differ in them."""
+"""The settings that determine a run's result, and how two runs differ in them."""
 
 import json
 import math
@@ -23,9 +23,9 @@ EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "fit.channels_last": "bits",
     "fit.deterministic": "bits",
 }
-"""Settings that change nothing in the result, or its last bits alone; every other one changes it.
+"""Settings that do not affect the result, or only its last bits; all other settings affect it.
 
-``fit.devices`` is among the others: batch normalisation sees each device's share of a batch.
+``fit.devices`` affects it: batch normalisation sees each device's share of a batch.
 """
 
 
@@ -35,7 +35,7 @@ def effect(key: str) -> Literal["nothing", "bits", "result"]:
 
 
 def asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide a run's result, to the bit, in plain JSON."""
+    """The settings that determine a run's result bit for bit, in plain JSON."""
     kept = {key: config.get(key) for key in DECIDING}
     for section in ("data", "fit"):
         options = kept[section] or {}
@@ -45,7 +45,7 @@ def asked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_json(settings: Any) -> Any:
-    """``settings`` as JSON can keep them: infinity is the text ``inf``, which a float option takes back."""
+    """``settings`` representable in JSON: infinity becomes the text ``inf``, which float options accept."""
     if isinstance(settings, Mapping):
         return {key: as_json(value) for key, value in settings.items()}
     if isinstance(settings, list | tuple):
@@ -54,7 +54,7 @@ def as_json(settings: Any) -> Any:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """``key: old -> new`` of every setting that differs, keys as on the command line."""
+    """``key: old -> new`` for every setting that differs, with keys as on the command line."""
     before, after = ({key: json.dumps(value).strip('"') for key, value in flat(node)} for node in (old, new))
     pairs = {key: (before.get(key, "none"), after.get(key, "none")) for key in before | after}
     return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]

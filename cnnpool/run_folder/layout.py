@@ -18,23 +18,23 @@ CHECKPOINTS = "checkpoints"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 LOG = "train.log"
 LOGGED = "logged.json"
-"""The names by which services such as Weights & Biases know the run."""
+"""The names of the run in services such as Weights & Biases."""
 OUTPUT = "output.log"
 SETTINGS = ".hydra"
 LOCK = ".lock"
 MARK = ".cnnpool"
-"""Says that the folder is a run's, and holds the run's own random name."""
+"""Marks the folder as a run's, and contains the run's own random name."""
 
 
 def begin(folder: Path) -> str:
-    """Make ``folder`` a run's, without what killed processes of the run left unfinished; returns its name.
+    """Make ``folder`` a run's, and remove unfinished files of killed processes of the run; returns its name.
 
-    The run's own random name is empty if a power cut has damaged it.
+    The random name is empty if a power cut has damaged it.
     """
     if not _name(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}
-        # After damage by a power cut, unfinished files are kept; nothing else depends on it.
+        # After damage by a power cut, unfinished files stay; nothing else depends on the name.
         (folder / MARK).write_text(json.dumps(content) + "\n")
     name = _name(folder)
     for place in (folder, folder / CHECKPOINTS, folder / SETTINGS):
@@ -44,7 +44,7 @@ def begin(folder: Path) -> str:
 
 
 def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
-    """Raise LostError unless ``folder`` is still that of the run called ``name`` and holds ``files``."""
+    """Raise LostError unless ``folder`` still belongs to the run called ``name`` and has ``files``."""
     if _name(folder) != name:
         raise lost(folder)
     if gone := [file for file in files if not (folder / file).exists()]:
@@ -52,12 +52,12 @@ def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
 
 
 def lost(path: Path) -> LostError:
-    """The error that somebody else has deleted ``path``, or put another run in its place."""
+    """The error that ``path`` was deleted, or replaced by another run, from outside."""
     return LostError(f"{path} was deleted or replaced while its run went on: {AGAIN}")
 
 
 def temp_prefix(folder: Path) -> str:
-    """The mark of this process's unfinished files of the run in ``folder``; empty where there is no run."""
+    """Prefix of this process's unfinished files of the run in ``folder``; empty if there is no run."""
     name = _name(folder)
     return f"{name}-{os.getpid()}" if name else ""
 

@@ -1,4 +1,4 @@
-"""train.log: what a run says, written beside its output on stdout."""
+"""train.log: a run's messages, written in addition to stdout."""
 
 import logging
 import sys
@@ -12,11 +12,11 @@ from cnnpool.system.output import visible
 from cnnpool.system.progress import CLEAR, LINES_S
 
 DOWNLOADS = "cnnpool.data.published"
-"""The logger whose messages no two runs of a sweep share."""
+"""The logger whose messages always pass: no two runs of a sweep share a download."""
 
 
 class RunLog(logging.FileHandler):
-    """A log file that ends no run where it cannot be written, and commands no terminal that shows it."""
+    """A log file whose write errors do not end the run, without terminal control characters."""
 
     failure: OSError | None = None
     """The first error."""
@@ -49,7 +49,7 @@ class RunLog(logging.FileHandler):
 
 
 class Sparse(logging.Filter):
-    """Warnings and downloads, and of all else a line a minute."""
+    """Passes warnings and downloads, and at most one other line per minute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,16 +66,16 @@ class Sparse(logging.Filter):
 
 @contextmanager
 def logged(folder: Path, *, sparse: bool = False) -> Iterator[RunLog]:
-    """Log into the run's file while the job runs; if ``sparse``, stdout gets a line a minute and warnings."""
+    """Log to the run's file while the job runs; if ``sparse``, stdout gets a line per minute and warnings."""
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
-    # On a terminal a progress bar may stand in the line; the next batch draws it again below.
+    # A terminal's line may contain a progress bar; the next batch draws it again below.
     wiped = CLEAR if sys.stdout.isatty() else ""
     console.setFormatter(logging.Formatter(f"{wiped}%(message)s"))
     if sparse:
         console.addFilter(Sparse())
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
-    # It reports each start with an empty cache of fonts.
+    # It reports each start with an empty font cache.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     try:
         yield file

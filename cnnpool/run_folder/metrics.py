@@ -17,11 +17,11 @@ from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
 Record = dict[str, Any]
-"""``step`` and ``epoch``, whole numbers, and a finite number for each tag."""
+"""``step`` and ``epoch``, integers, and a finite number for each tag."""
 
 
 class MetricsFile:
-    """The file of one run that appends to it, from ``kept_bytes`` on: what was written later is dropped.
+    """The file of one run that appends to it, from ``kept_bytes`` on; later content is dropped.
 
     Raises:
         DamagedError: if the file is shorter than that.
@@ -40,10 +40,10 @@ class MetricsFile:
         self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Append one line; values that are not finite are left out.
+        """Append one line; non-finite values are left out.
 
         Raises:
-            LostError: if somebody else deleted or altered the file meanwhile.
+            LostError: if another process deleted or altered the file meanwhile.
         """
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
         line = json.dumps({"step": step, "epoch": epoch, **finite}) + "\n"
@@ -52,7 +52,7 @@ class MetricsFile:
         self._size += len(line)
 
     def sync(self) -> int:
-        """Flush all lines to the disk; returns their length in bytes. Raises as :meth:`append`."""
+        """Flush all lines to the disk; returns their length in bytes. Raises like :meth:`append`."""
         with self._opened() as file:
             os.fsync(file.fileno())
             return self._size
@@ -70,16 +70,16 @@ class MetricsFile:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The content of metrics.jsonl; ``problem`` is one line if some of it is lost."""
+    """The content of metrics.jsonl; ``problem`` is a line on lost content, if any."""
 
     records: list[Record]
     problem: str = ""
 
 
 def read(folder: Path) -> Metrics:
-    """The lines of metrics.jsonl in ``folder`` that can be read; none where there is no file.
+    """The readable lines of metrics.jsonl in ``folder``; none if there is no file.
 
-    A last line without an end is no damage: a run that goes on is just writing it.
+    An incomplete last line is not damage: a running training is just writing it.
     """
     path = folder / METRICS
     try:
@@ -91,7 +91,7 @@ def read(folder: Path) -> Metrics:
 
 @lru_cache(maxsize=256)
 def _read(path: Path, *_stamp: int) -> Metrics:
-    """The content of the file, read again only where its stamp is another: TensorBoard asks every second."""
+    """The content of the file, cached until its stamp changes: TensorBoard asks every second."""
     try:
         *lines, _unfinished = (read_bytes(path) or b"").split(b"\n")
     except DamagedError as error:
@@ -106,14 +106,14 @@ def _read(path: Path, *_stamp: int) -> Metrics:
 
 
 def _record(line: bytes) -> Record | None:
-    """The content of a line; None if it is no line of ours."""
+    """The content of a line; None if it is not a valid record."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or any(type(value) not in (int, float) for value in content.values()):
         return None
-    # Earlier versions also wrote values that are not finite.
+    # Earlier versions also wrote non-finite values.
     content = {tag: value for tag, value in content.items() if -LARGEST <= value <= LARGEST}
     place = [content.get(key) for key in ("step", "epoch")]
     return content if all(type(value) is int and 0 <= value < 2**63 for value in place) else None

@@ -1,4 +1,4 @@
-"""Which scalars TensorBoard shows, and in which order: its first group, custom pages, the row of HParams."""
+"""Selection and order of scalars in TensorBoard: its first group, custom pages, the row of HParams."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,13 +8,13 @@ from cnnpool.quantity import Quantity, find, from_records, numbers
 FIRST = "a_first_look"
 """The group of charts with the headlines: TensorBoard sorts groups by name and opens the first ones."""
 CURVES = ("val", "test", "train")
-"""Sections whose every number has a chart, those of one name beside each other."""
+"""Sections in which every number has a chart; those of one name are placed side by side."""
 SCORES = ("test.accuracy", "test.loss")
 SIZE = "cost.parameters"
 
 
 def charts(tag: str, quantity: Quantity | None) -> list[str]:
-    """The names under which a scalar has a chart: a headline has two, a number for files alone has none."""
+    """The chart names of a scalar: two for a headline, none for a number that is only in files."""
     section, _, name = tag.partition("/")
     if quantity is None:
         return [tag]
@@ -25,7 +25,7 @@ def charts(tag: str, quantity: Quantity | None) -> list[str]:
 
 
 def pages(tags: Iterable[str], quantities: Iterable[Quantity]) -> dict[str, list[str]]:
-    """Title -> the ``tags`` on its page, headlines first: accuracy, and every section that has a headline."""
+    """Title -> the ``tags`` on its page, headlines first: accuracy, and every section with a headline."""
     headlines = [one for one in quantities if _is_first(one)]
     found: dict[str, list[tuple[bool, int, str]]] = {}
     for tag in tags:
@@ -38,11 +38,11 @@ def pages(tags: Iterable[str], quantities: Iterable[Quantity]) -> dict[str, list
 
 
 def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dict[str, float]:
-    """Tag -> value of a run's main results: scores, headlines (of the first stage alone), parameters.
+    """Tag -> value of a run's main results: scores, headlines (of the first stage only), parameters.
 
     Args:
         measured: section -> its numbers, as in results.json.
-        quantities: what the probes declare of them.
+        quantities: their descriptions by the probes.
     """
     declared = from_records(quantities)
     found: dict[str, tuple[str, float]] = {}
@@ -58,5 +58,5 @@ def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dic
 
 
 def _is_first(quantity: Quantity) -> bool:
-    """Whether a first look shows it; of costs, reports alone show trade-offs."""
+    """Whether it is shown at first sight; costs are not, since only reports show trade-offs."""
     return quantity.headline and not quantity.is_cost

@@ -1,4 +1,4 @@
-"""The jobs that a sweep plans, in a hidden folder above its runs, as long as some are left to do."""
+"""The planned jobs of a sweep, in a hidden folder above its runs while some are left to do."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from cnnpool.system.atomic import write_json
 from cnnpool.system.lock_file import is_locked, lock
 
 FOLDER = ".sweeps"
-"""Lies in the deepest folder that holds all runs of the sweep."""
+"""Located in the deepest folder that contains all runs of the sweep."""
 SUFFIX = ".json"
 SCHEMA = 1
 
@@ -31,22 +31,22 @@ class Plan:
     jobs: Annotated[dict[str, list[str]], MinLen(1)]
 
     def folders(self, path: Path) -> dict[Path, list[str]]:
-        """The jobs of the plan in the file ``path``, with their whole folders."""
+        """The jobs of the plan in the file ``path``, with absolute folders."""
         return {path.parent.parent / name: words for name, words in self.jobs.items()}
 
 
 @contextmanager
 def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
-    """Within the block, the plan of ``jobs``, folder -> part of the command line, can be read.
+    """Within the block, keep the plan of ``jobs``, folder -> part of the command line, readable.
 
-    It goes when all have ended, and after a mistake. A sweep that was stopped or killed leaves it, and the
-    same sweep or a larger one replaces it. Where it cannot be written, the sweep goes on without.
+    It is removed when all have ended, and after a mistake. A stopped or killed sweep leaves it, and the
+    same sweep or a larger one replaces it. If it cannot be written, the sweep runs without it.
     """
     home = Path(os.path.commonpath(list(jobs)))
-    # A run's folder is none of the sweep's.
+    # A run's folder does not belong to the sweep.
     home = home.parent if home in jobs else home
     names = {folder.relative_to(home).as_posix(): list(words) for folder, words in jobs.items()}
-    # The same sweep has the same file.
+    # The same sweep uses the same file.
     digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
     path = home / FOLDER / f"{digest}{SUFFIX}"
     made = [place for place in (path.parent, home, *home.parents) if not place.exists()]
@@ -69,15 +69,15 @@ def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
 
 
 def lives(path: Path) -> bool:
-    """Whether the sweep that wrote the plan in the file ``path`` goes on."""
+    """Whether the sweep that wrote the plan in the file ``path`` is still running."""
     return bool(is_locked(_lock_of(path)))
 
 
 def read(path: Path) -> Plan | None:
-    """The plan in the file ``path``; None where there is none.
+    """The plan in the file ``path``; None if there is none.
 
     Raises:
-        DamagedError: if the file is not what a sweep wrote.
+        DamagedError: if the file was not written by a sweep.
     """
 
     def checked(content: Any) -> Plan:
@@ -93,7 +93,7 @@ def _lock_of(path: Path) -> Path:
 
 
 def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
-    """Remove the plans beside ``path`` of which nothing is left to do but what ``jobs`` do."""
+    """Remove the plans beside ``path`` whose remaining jobs are all among ``jobs``."""
     for other in path.parent.glob(f"*{SUFFIX}"):
         if other == path or lives(other):
             continue
@@ -104,7 +104,7 @@ def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
 
 
 def _remove(path: Path, ours: bool, made: Sequence[Path]) -> None:
-    """Remove the plan in the file ``path`` if it is ``ours``, and folders that were ``made``, if empty."""
+    """Remove the plan in the file ``path`` if it is ``ours``, and folders in ``made`` that are empty."""
     with suppress(OSError):
         for file in (path, _lock_of(path)) if ours else ():
             file.unlink(missing_ok=True)

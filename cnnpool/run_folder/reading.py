@@ -1,7 +1,7 @@
-"""Files below a folder of runs, read as files that anybody may have put there.
+"""Read files below a folder of runs, which anyone may have put there.
 
-Only regular files of a limited size are read, JSON holds finite numbers alone, and YAML holds no aliases, by
-which a small file can fill the memory. A file that is none of this is a :class:`DamagedError` that names it.
+Only regular files of a limited size are read, JSON may contain only finite numbers, and YAML no aliases, with
+which a small file can fill the memory. Other files raise a :class:`DamagedError` that names them.
 """
 
 import os
@@ -17,14 +17,14 @@ from cnnpool.run_folder.errors import DamagedError
 
 T = TypeVar("T")
 LONGEST = 1 << 28
-"""Bytes; a run with all its maps takes a thousandth."""
+"""Largest size in bytes; a run with all its maps takes a thousandth."""
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The content of ``path``; None where there is no file.
+    """The content of ``path``; None if there is no file.
 
     Raises:
-        DamagedError: if it is no regular file, too long, or cannot be read.
+        DamagedError: if it is not a regular file, is too long, or cannot be read.
     """
     try:
         regular(path)
@@ -37,7 +37,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def regular(path: Path) -> os.stat_result:
-    """The state of the file ``path``; a DamagedError if it is no regular file or too long."""
+    """The ``stat`` of the file ``path``; a DamagedError if it is not a regular file or is too long."""
     found = path.stat()
     # Opening a pipe would wait for its writer.
     if not stat.S_ISREG(found.st_mode):
@@ -48,7 +48,7 @@ def regular(path: Path) -> os.stat_result:
 
 
 def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
-    """The content of ``path`` as ``checked`` makes it of its JSON; None where there is no file.
+    """``checked`` applied to the JSON of ``path``; None if there is no file.
 
     Raises:
         DamagedError: if the file cannot be read, or ``checked`` raises ValueError.
@@ -61,10 +61,10 @@ def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of ``path`` as plain YAML without aliases; None where there is no file.
+    """The content of ``path`` as plain YAML without aliases; None if there is no file.
 
     Raises:
-        DamagedError: if the file cannot be read, or is no such YAML.
+        DamagedError: if the file cannot be read or is not such YAML.
     """
     content = read_bytes(path)
     try:
@@ -74,7 +74,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def damaged(path: Path, reason: str) -> DamagedError:
-    """The error that ``path`` is damaged, and why."""
+    """The error that ``path`` is damaged, with the reason."""
     return DamagedError(f"{path} is damaged: {reason}", reason)
 
 

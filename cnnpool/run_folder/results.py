@@ -1,4 +1,4 @@
-"""results.json: the facts of a finished run, written once, checked whenever they are read."""
+"""results.json: the record of a finished run, written once, checked at every reading."""
 
 import base64
 import hashlib
@@ -35,21 +35,21 @@ class Results:
     Args:
         pool, readout, model, data: the chosen names with their options.
         seed: of weights, order and augmentation.
-        run, choice: the run's name, its folder below the output root, and the part that all its seeds share.
+        run, choice: the run's name, its folder below the output root, and the part shared by all seeds.
         stages: the operator of every stage with its options.
         overrides: the command line.
-        asked: all settings that decide the result, by which a later call knows the run again.
-        deterministic: whether torch was told to refuse operations that do not repeat.
+        asked: all settings that determine the result, by which a later call recognises the run.
+        deterministic: whether torch refused operations that do not repeat bit for bit.
         data_sha256: identity of the images and labels.
-        fit, precision, epochs, steps: how and how long it was trained, the arithmetic in Lightning's words.
+        fit, precision, epochs, steps: training recipe, arithmetic in Lightning's terms, and duration.
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
-        quantities: what the probes declare of their numbers, by key.
-        correct: which test images were classified correctly, as of :func:`packed`.
-        images: names of the classes, images of each in every split, and files that cannot be read.
-        examined: what an existing model was measured on, if nothing was trained.
+        quantities: the probes' descriptions of their numbers, by key.
+        correct: which test images were classified correctly, as written by :func:`packed`.
+        images: names of the classes, images per class in every split, and unreadable files.
+        examined: the data that an existing model was measured on, if nothing was trained.
         environment: versions, commit, device and threads.
-        finished: when, in UTC.
+        finished: time of the end, in UTC.
     """
 
     pool: Settings
@@ -78,12 +78,12 @@ class Results:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the test images that were classified correctly; None if they were not looked at."""
+        """Share of the test images classified correctly; None if they were not evaluated."""
         return self.measured.get("test", {}).get("accuracy")
 
     @property
     def images_of(self) -> str:
-        """The name of the data, of a reader's own images with that of their folder."""
+        """The name of the data; for the user's own images, with the name of their folder."""
         name, folder = str(self.data["name"]), Path(str(self.data.get("root") or "")).name
         return f"{name} {folder}" if name == "image_folder" and folder else name
 
@@ -101,16 +101,16 @@ def write(folder: Path, results: Results) -> Path:
 
 
 def read(folder: Path) -> Results | None:
-    """The results in ``folder``; None where there are none.
+    """The results in ``folder``; None if there are none.
 
     Raises:
-        DamagedError: if the file is not what a run wrote: cut, altered, or with values that cannot be.
+        DamagedError: if the file differs from what a run wrote: truncated, altered, or with invalid values.
     """
     return read_json(folder / RESULTS, from_json)
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """The content of the file without the checksum; a ValueError if a section has the name of a fact."""
+    """The content of the file without the checksum; a ValueError if a section has the name of a field."""
     taken = sorted(results.measured.keys() & {*FACTS, "schema", CHECKSUM, "measured"})
     if taken:
         raise ValueError(f"a probe cannot have the section {taken[0]!r}, which is a fact of every run")
@@ -125,7 +125,7 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def from_json(content: Any) -> Results:
-    """The results that ``content``, read from a file, holds; a ValueError says what is wrong with it."""
+    """The results in ``content``, read from a file; a ValueError says what is wrong with it."""
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     if content.get("schema") != SCHEMA:
@@ -139,10 +139,10 @@ def from_json(content: Any) -> Results:
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
-    """Whether always naming the commonest class would have reached ``accuracy``, 0..1.
+    """Whether always predicting the commonest class would have reached ``accuracy``, 0..1.
 
-    ``counts`` are the test images of each class. The accuracy may lie two standard errors (binomial, of so
-    many images) above the share of the commonest class. False where all images have one class.
+    ``counts`` are the test images of each class. The accuracy may be up to two standard errors (binomial, of
+    so many images) above the share of the commonest class. False if all images have one class.
     """
     total, most = sum(counts), max(counts)
     share = most / total
@@ -159,7 +159,7 @@ def packed(correct: "np.ndarray") -> dict[str, Any]:
 
 
 def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
-    """The argument of :func:`packed`, from its record; a ValueError if it is none."""
+    """The argument of :func:`packed`, from its record; a ValueError if the record is invalid."""
     import numpy as np
 
     try:
@@ -180,7 +180,7 @@ def checksum(content: Mapping[str, Any]) -> str:
 
 def _validated(content: Mapping[str, Any]) -> Results:
     known = {name: value for name, value in content.items() if name in FACTS}
-    # Facts that only another version writes are no sections.
+    # Fields written only by another version are not sections.
     sections = {k: v for k, v in content.items() if k not in FACTS and isinstance(v, dict)}
     found = validated(Results, {**known, "measured": sections})
     operators = {name: getattr(found, name) for name in NAMED} | found.stages

@@ -1,4 +1,4 @@
-"""routing.npz: which positions of a few test images got gradient, for the picture in the report."""
+"""routing.npz: the positions of a few test images that received gradient, for the report's picture."""
 
 import io
 import zipfile
@@ -17,7 +17,7 @@ IMAGES = "images"
 STAGE = "stage."
 UNZIPPED = (zipfile.BadZipFile, zlib.error)
 UNPACKED = 1 << 26
-"""Bytes; a few images and their maps take a hundredth."""
+"""Largest size in bytes; a few images and their maps take a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Routing:
 
 
 def write(folder: Path, routing: Routing) -> None:
-    """Write ``routing`` into the folder of a run, its shares in steps of 1/255, only 0 as 0.
+    """Write ``routing`` to the folder of a run, with shares in steps of 1/255, in which only 0 becomes 0.
 
     Raises:
         OSError: naming the file.
@@ -42,10 +42,10 @@ def write(folder: Path, routing: Routing) -> None:
 
 
 def read(folder: Path) -> Routing | None:
-    """The content that ``write`` left in ``folder``; None where there is nothing.
+    """The content written by ``write`` to ``folder``; None if there is none.
 
     Raises:
-        DamagedError: if the file is not what a run wrote.
+        DamagedError: if the file differs from what a run wrote.
     """
     path = folder / ROUTING
     content = read_bytes(path)
@@ -57,7 +57,7 @@ def read(folder: Path) -> Routing | None:
                 raise ValueError("it unpacks to more than a run writes")
         with np.load(io.BytesIO(content)) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    # RuntimeError: an archive that is encrypted, or packed in a way that this Python does not know.
+    # RuntimeError: an encrypted archive, or a compression that this Python does not support.
     except (OSError, ValueError, EOFError, MemoryError, RuntimeError, *UNZIPPED) as error:
         raise damaged(path, str(error)) from None
     images = arrays.pop(IMAGES, np.empty(0))

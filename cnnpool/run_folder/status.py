@@ -1,4 +1,4 @@
-"""status.json: the state of a run while it trains and after it ended."""
+"""status.json: the state of a run during and after training."""
 
 import os
 import platform
@@ -18,12 +18,12 @@ State = Literal["running", "done", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a run: what it does, or how it ended.
+    """The state of a run: its activity, or how it ended.
 
     Args:
-        error: why it stopped or failed, in one line.
-        status: the exit status that goes with it.
-        pid, machine: of the process that wrote the status.
+        error: the reason why it stopped or failed, in one line.
+        status: the corresponding exit status.
+        pid, machine: process that wrote the status, and its machine.
         time: of writing, in seconds since 1970.
     """
 
@@ -47,7 +47,7 @@ def write(folder: Path, state: State, error: str | None = None, status: int | No
 
 
 def read(folder: Path) -> Status | None:
-    """The status in ``folder``; None where there is none.
+    """The status in ``folder``; None if there is none.
 
     Raises:
         DamagedError: if the file cannot be read as one.

@@ -1,4 +1,4 @@
-"""Replace the downsampling, or the head, of a model that exists."""
+"""Replace the downsampling, or the head, of an existing model."""
 
 from cnnpool.surgery.calls import as_modules
 from cnnpool.surgery.replace import Change, swap

@@ -26,11 +26,11 @@ def _functions() -> Iterator[tuple[Callable[..., Any], tuple[type[nn.Module], tu
 
 
 MODULES = dict(_functions())
-"""The module that does the same as a function, and the function's settings in order: modules have another."""
+"""The module equivalent to a function, and the function's parameters in order: modules have another order."""
 
 
 class _Shallow(fx.Tracer):
-    """Traces one module's own ``forward``, none of its children's."""
+    """Traces one module's own ``forward`` but not those of its children."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return True
@@ -39,14 +39,14 @@ class _Shallow(fx.Tracer):
 def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
-    Parameters, buffers and their names stay. So does a module that ``torch.fx`` cannot trace, since its
-    ``forward`` depends on values or on being in training; its calls stay calls.
+    Parameters, buffers and their names stay. A module that ``torch.fx`` cannot trace stays too, because its
+    ``forward`` depends on values or on training mode; its calls remain calls.
 
     Args:
-        model: left as it was; what is returned shares its parameters.
+        model: left unchanged; the returned model shares its parameters.
 
     Returns:
-        A model that computes the same.
+        A model that computes the same function.
 
     Example:
         >>> import torch
@@ -73,7 +73,7 @@ def as_modules(model: nn.Module) -> nn.Module:
 
 
 def _traced(module: nn.Module) -> nn.Module | None:
-    """``module`` with modules for its calls; None if it makes none, or cannot be traced."""
+    """``module`` with modules for its calls; None if it has none or cannot be traced."""
     graph = _graph(module)
     if graph is None:
         return None
@@ -82,7 +82,7 @@ def _traced(module: nn.Module) -> nn.Module | None:
         return None
     result = fx.GraphModule(module, graph, type(module).__name__)
     for node in calls:
-        # Again, since its images may come from a call that was replaced.
+        # Evaluated again: its images may come from a call that was replaced.
         images, pooling = _replacement(node)
         name = _free_name(result, node.target.__name__)
         result.add_submodule(name, pooling)
@@ -95,13 +95,13 @@ def _traced(module: nn.Module) -> nn.Module | None:
 
 
 def _graph(module: nn.Module) -> fx.Graph | None:
-    """The graph of ``forward``; None if that depends on values, or on whether the module is in training."""
+    """The graph of ``forward``; None if it depends on values or on training mode."""
     mode = module.training
     try:
         graphs = []
         for module.training in (True, False):
             graphs.append(_Shallow().trace(module))
-    # Somebody else's forward may raise anything on symbolic values.
+    # Third-party forward methods may raise any exception on symbolic values.
     except Exception:
         return None
     finally:
@@ -111,7 +111,7 @@ def _graph(module: nn.Module) -> fx.Graph | None:
 
 
 def _replacement(node: fx.Node) -> Any:
-    """The map that a call pools and the module that does it; None if a setting is a value, or for indices."""
+    """The map that a call pools and its module; None if a setting is a value, or indices are returned."""
     if node.op != "call_function" or node.target not in MODULES:
         return None
     kind, names = MODULES[node.target]

@@ -1,4 +1,4 @@
-"""Layers that downsample in a way of their own, made dense: Swin's patch merging and Same convolutions."""
+"""Dense versions of layers that downsample in special ways: Swin's patch merging, Same convolutions."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ def merges(module: nn.Module) -> bool:
 
 
 class DenseMerging(nn.Module):
-    """Patch merging at stride 1, of the very same parameters, then a downsampling operator.
+    """Patch merging at stride 1, with shared parameters, then a downsampling operator.
 
-    y = operator(W norm(x of the 2 x 2 cells from each position on)); with ``subsample`` of stride 2 that is
-    patch merging itself. Cells beyond the map are zeros, as there.
+    y = operator(W norm(x of the 2 x 2 cells from each position on)); with ``subsample`` of stride 2 this is
+    patch merging itself. Cells beyond the map are zeros, as in patch merging.
 
     Args:
         merging: torchvision's or timm's module.
@@ -29,12 +29,12 @@ class DenseMerging(nn.Module):
         super().__init__()
         self.norm, self.reduction = merging.get_submodule("norm"), merging.get_submodule("reduction")
         shape = getattr(self.norm, "normalized_shape", ())
-        # The second version of Swin normalises what the reduction returns.
+        # The second version of Swin normalises the reduction's output.
         self.norm_first = tuple(shape) == (self.reduction.in_features,)
         self.operator = operator
 
     def dense(self, x: Tensor) -> Tensor:
-        """(N, H, W, C) to the maps that the operator is to downsample, (N, C', H, W)."""
+        """(N, H, W, C) to the maps to be downsampled by the operator, (N, C', H, W)."""
         x = F.pad(x, (0, 0, 0, 1, 0, 1))
         cells = (x[:, :-1, :-1], x[:, 1:, :-1], x[:, :-1, 1:], x[:, 1:, 1:])
         first, second = (self.norm, self.reduction) if self.norm_first else (self.reduction, self.norm)
@@ -52,21 +52,21 @@ def ends_in_channels(module: nn.Module) -> bool:
 
 
 def pads_by_stride(conv: nn.Conv2d) -> bool:
-    """Whether ``conv`` is one of timm's Same convolutions, at a stride at which its padding depends on it."""
+    """Whether ``conv`` is one of timm's Same convolutions whose padding depends on its stride."""
     return type(conv).__name__.endswith("Same") and bool(getattr(conv, "same_pad", True))
 
 
 class DenseSameConv2d(nn.Module):
-    """A Same convolution at stride 1 whose every s-th value is what it gave at stride s.
+    """A Same convolution at stride 1 whose every s-th value equals the output at stride s.
 
     Along n pixels, SAME of stride s, window k and dilation d adds
     t(s) = max(0, (ceil(n / s) - 1) s + d (k - 1) + 1 - n) zeros, floor(t / 2) of them in front. At stride 1
-    there are more in front, so that all windows lie floor(t(1) / 2) - floor(t(s) / 2) pixels earlier; so many
-    values are made at the end and dropped in front.
+    there are more in front, so all windows lie floor(t(1) / 2) - floor(t(s) / 2) pixels earlier; that many
+    values are added at the end and dropped in front.
 
     Args:
         dense: the convolution at stride 1, (N, C, H, W) to (N, C', H, W).
-        stride: that it had, (vertical, horizontal).
+        stride: the original stride, (vertical, horizontal).
     """
 
     def __init__(self, dense: nn.Conv2d, stride: Sequence[int]):
@@ -80,7 +80,7 @@ class DenseSameConv2d(nn.Module):
         return y[:, :, down:, across:]
 
     def _early(self, axis: int, size: int) -> int:
-        """How many pixels earlier the windows lie at stride 1."""
+        """Number of pixels by which the windows lie earlier at stride 1."""
         stride, reach = self.stride[axis], self.dense.dilation[axis] * (self.dense.kernel_size[axis] - 1)
         zeros = max(0, (-(-size // stride) - 1) * stride + reach + 1 - size)
         return reach // 2 - zeros // 2

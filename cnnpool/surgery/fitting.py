@@ -1,4 +1,4 @@
-"""Replacements that keep the output shape of the original module."""
+"""Replacements with the output shape of the original module."""
 
 import itertools
 import math
@@ -15,19 +15,19 @@ from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d, merges, pads_by
 from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
 
 Entry = Callable[..., Any]
-"""The class, or an installed package's function, that makes an operator or readout."""
+"""The class of an operator or readout, or an installed package's function that makes one."""
 Size = tuple[int, ...]
 Pooling = Pool1d | Pool2d | Pool3d
 Order = Literal["after", "before"]
-"""Where the operator stands, seen from a convolution that had the stride."""
+"""Position of the operator relative to a convolution that had the stride."""
 GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
 
 
 def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Module:
-    """The readout in place of a global pooling, shaped as what it replaces.
+    """The readout in place of a global pooling, with the same output shape.
 
     Raises:
-        ValueError: if its vector has another length than the map has channels, or it is no map.
+        ValueError: if its vector and the map's channels differ in number, or the input is not a map.
     """
     _, channels, *size = target.inputs[0].shape
     if len(size) != 2:
@@ -44,7 +44,7 @@ def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Mod
 def new_downsampling(
     target: Target, entry: Entry, options: Mapping[str, Any], *, order: Order = "after"
 ) -> nn.Module:
-    """The operator in place of a pooling, behind the convolution made dense, or at stride 1 before it.
+    """The operator in place of a pooling, after the dense convolution, or at stride 1 before it.
 
     Raises:
         ValueError: if no setting of the operator keeps the size, or more than the map is returned.
@@ -75,11 +75,11 @@ def new_downsampling(
 
 
 def made_dense(conv: Any) -> Any:
-    """The convolution, of 1 to 3 axes, at stride 1, of the very same parameters."""
-    # Not copy.copy, which parametrized modules refuse.
+    """The convolution, of 1 to 3 axes, at stride 1, with shared parameters."""
+    # Not copy.copy, which parametrized modules do not support.
     dense = conv.__class__.__new__(conv.__class__)
     dense.__dict__.update(conv.__dict__)
-    # Copies of the tables, so that only their entries are shared.
+    # Copy the tables, so that only their entries are shared.
     for table_of in ("_parameters", "_buffers", "_modules"):
         dense.__dict__[table_of] = dict(conv.__dict__[table_of])
     dense.stride = (1,) * len(conv.stride)
@@ -89,8 +89,8 @@ def made_dense(conv: Any) -> Any:
 def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mapping[str, Any]) -> nn.Module:
     """The first variant of the operator that turns ``maps`` into maps of the target's output sizes.
 
-    Tried in turn: the original's window by ceil_mode and padding, then with zeros at the bottom and right, as
-    few as will do; the same with the operator's own window.
+    Tries in order: the original's window with ceil_mode and padding, then with as few zeros as possible at
+    the bottom and right; the same with the operator's own window.
 
     Raises:
         ValueError: if there is none.
@@ -123,10 +123,10 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mappi
 
 
 def pooling_of(axes: int, entry: Entry, channels: int, options: Mapping[str, Any]) -> Pooling:
-    """The operator for maps, or that for sequences or volumes made of it.
+    """The operator for maps, or its version for sequences or volumes.
 
     Raises:
-        ValueError: if it takes no such option, or there is none.
+        ValueError: if it does not accept an option, or no such version exists.
     """
     if axes == 2:
         pool: Pool2d = entry(channels, **registry.check(entry, entry.__name__, options))
@@ -140,7 +140,7 @@ def output_size(pool: Pooling, size: Sequence[int]) -> Size:
     """The size of the output for an input of ``size``, a number for each axis.
 
     Raises:
-        ValueError: if nothing would be left.
+        ValueError: if the output would be empty.
     """
     after: Any = pool.output_size(*size)
     return after if isinstance(after, tuple) else (after,)
@@ -154,9 +154,9 @@ def size_of(x: Tensor) -> Size:
 def zeros(
     target: Target, pools: Sequence[Pooling], sizes: Sequence[Size], wanted: Sequence[Size]
 ) -> list[Size]:
-    """Zeros to add at the end of each axis (below 0: elements to drop), the fewest first.
+    """Zeros to add at the end of each axis (negative: elements to drop), the fewest first.
 
-    A window of k cells at stride s needs between s*H' - H and k - s more than that to make H' of H.
+    A window of k cells at stride s needs between s*H' - H and k - s more than that for an output of H'.
     """
     missing = {
         tuple(
@@ -192,14 +192,14 @@ def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict
     stride = _plain(target.stride)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
     if target.axes == 3 and isinstance(stride, tuple) and "filter_size" in known:
-        # No filter along an axis that is not subsampled, such as time.
+        # No filter along axes that are not subsampled, such as time.
         taps = known["filter_size"].default
         base["filter_size"] = tuple(taps if step > 1 else 1 for step in stride)
     side_by_side = "kernel_size" in known and known["kernel_size"].default == known["stride"].default
     windowed = isinstance(target.module, WINDOWED) and hasattr(target.module, "kernel_size")
-    # Without a window of the original, cells side by side at stride 1 would be single pixels.
+    # Without a window of the original, adjacent cells at stride 1 would be single pixels.
     if side_by_side and (windowed or stride != 1):
-        # As in the original, padding counts in averages only.
+        # As in the original, only averages count padding.
         original = {"kernel_size": stride, "count_include_pad": False}
         if windowed:
             held = {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}
@@ -209,12 +209,12 @@ def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict
 
 
 def _plain(setting: Any) -> Any:
-    """A setting of which all axes have the same as one number."""
+    """A setting with the same value for all axes as one number."""
     return setting[0] if isinstance(setting, tuple) and len(set(setting)) == 1 else setting
 
 
 def variants(entry: Entry, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Settings of the operator to try, the one most like the original first."""
+    """Settings of the operator to try, the most similar to the original first."""
     known = registry.options_of(entry)
     base = {**base, **options}
     yield base

@@ -1,4 +1,4 @@
-"""Replacement of a model's operators or head."""
+"""Replace a model's operators or head."""
 
 import logging
 from collections import OrderedDict
@@ -33,9 +33,9 @@ from cnnpool.surgery.trace import (
 log = logging.getLogger(__name__)
 
 CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
-"""Remedies for an operator that makes a model costlier."""
+"""Remedies for an operator that makes a model more expensive."""
 MUCH = 2
-"""Times as much as before; a replacement that asks for more triggers a cost warning."""
+"""Factor in cost above which a replacement triggers a cost warning."""
 
 
 @dataclass(frozen=True)
@@ -60,39 +60,39 @@ def swap(
 ) -> list[Change]:
     """Replace the downsampling of ``model`` by the operator ``name``, or its head by the readout ``name``.
 
-    Works on any module whose downsampling is modules, in place; pooling by torch.nn.functional stays, and a
+    Works in place on any module whose downsampling uses modules; pooling by torch.nn.functional stays, and a
     warning about it is logged:
 
-    * a max, average, Lp, fractional or blur pooling, an adaptive one whose bins are equal, or an operator of
+    * a max, average, Lp, fractional or blur pooling, an adaptive one with equal bins, or an operator of
       cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
-      ``subsample`` that is the same function as before), as ``Sequential(conv, operator)``; timm's
-      Conv2dSame, which pads by its stride, keeps the places of its samples; with ``order="before"`` the
-      operator stands at stride 1 before the convolution as it is, which takes a quarter of the arithmetic;
-    * Swin's patch merging is a convolution too, of 2 x 2 cells and stride 2;
+      ``subsample`` this is the same function as before), as ``Sequential(conv, operator)``; timm's
+      Conv2dSame, which pads by its stride, keeps its sampling positions; with ``order="before"`` the
+      operator comes at stride 1 before the unchanged convolution, which takes a quarter of the arithmetic;
+    * Swin's patch merging counts as a convolution of 2 x 2 cells and stride 2;
     * pooling and strided convolutions of sequences likewise, by ``Pool1d`` of the operator, and of volumes by
       ``max``, ``avg``, ``blur`` or ``subsample`` in two passes, ``Pool3d``;
-    * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
+    * for a readout: the last global pooling that the example passes, or those that ``where`` selects.
 
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
-    default pools cells side by side: ``max`` in place of MaxPool2d changes no bit. ``options`` come first.
-    If the size of the output then differs, ceil_mode and padding are changed until it does not; if nothing
-    helps, zeros are added (or pixels dropped) at the bottom and right of the operator's input, and at last
-    the operator's own window stands in for the original's. New parameters are initialised as usual. Load a
-    checkpoint before swapping, and make the optimizer after it: the names of parameters in replaced
-    convolutions change, and operators may bring their own.
+    default pools adjacent cells: ``max`` in place of MaxPool2d is bit-identical. ``options`` take precedence.
+    If the size of the output then differs, ceil_mode and padding are changed until it does not; if that
+    fails, zeros are added (or pixels dropped) at the bottom and right of the operator's input; as a last
+    resort the operator's own window replaces the original's. New parameters are initialised as usual. Load a
+    checkpoint before swapping, and create the optimizer after it: the names of parameters in replaced
+    convolutions change, and operators may have their own.
 
     Args:
-        model: changed in place, or left untouched if anything is refused.
+        model: changed in place, or left unchanged if anything is refused.
         name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless where="head".
         example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224); (N, C, L)
-            for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach are left
-            alone.
+            for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach are
+            unchanged.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
             (name, module); None for all pooling and strided convolutions, or the head.
-        order: of operator and convolution, where a convolution has the stride: after or before.
-        min_channels: leave alone what sees maps of fewer channels; 16 leaves most stems.
-        skip_stem: leave alone the first module that downsamples.
+        order: of operator and convolution, if a convolution has the stride: after or before.
+        min_channels: skip modules that see maps of fewer channels; 16 skips most stems.
+        skip_stem: skip the first module that downsamples.
         options: of the operator or readout.
 
     Returns:
@@ -123,7 +123,7 @@ def swap(
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = registry.lookup(entries, room, name)
     refuse_opaque(model, example)
-    # A size for each axis of a sequence or volume is checked where the operator is made.
+    # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
     whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
     options |= registry.check(entry, name, whole)
@@ -155,7 +155,7 @@ def swap(
 
 
 class ByKeyword(nn.Module):
-    """``module`` for callers that name its input, whatever name they give."""
+    """``module`` for callers that pass its input by any keyword."""
 
     def __init__(self, module: nn.Module):
         super().__init__()
@@ -167,10 +167,10 @@ class ByKeyword(nn.Module):
 
 
 def replacement(target: Target, after: nn.Module) -> nn.Module:
-    """``after`` as the target is called: its device and floating-point type, mode and keyword.
+    """``after`` with the target's device, floating-point type, mode and input keyword.
 
     Raises:
-        ValueError: if it serves one number of channels, and the target is called with several.
+        ValueError: if it supports only one number of channels, and the target is called with several.
     """
     x = target.inputs[0]
     after = after.to(x.device, x.dtype if x.is_floating_point() else None).train(target.module.training)
@@ -193,11 +193,11 @@ HOOKS = (
     *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     *("_backward_pre_hooks", "_backward_hooks"),
 )
-"""The tables of a module's hooks; their handles remember the tables, so these move, not copies."""
+"""The tables of a module's hooks; their handles refer to the tables, so these are moved, not copied."""
 
 
 def move_hooks(before: nn.Module, after: nn.Module) -> None:
-    """Move the hooks of a module to its replacement, but for those by which torch computes its parameters."""
+    """Move the hooks of a module to its replacement, except those by which torch computes its parameters."""
     for name in HOOKS:
         table = getattr(before, name)
         own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
@@ -211,7 +211,7 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
 
 
 def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:
-    """A sentence on downsampling that was not replaced; empty where there is none."""
+    """A sentence on downsampling that was not replaced; empty if there is none."""
     parts = []
     if functional.calls:
         parts.append(f"{functional} (cnnpool.as_modules makes modules of them)")
@@ -227,7 +227,7 @@ def _outputs(
     plan: Mapping[nn.Module, nn.Module],
     example: Tensor,
 ) -> list[Target]:
-    """The dry run after ``plan``; if that fails, the replacement that fails alone is named."""
+    """The dry run after ``plan``; if it fails, the error names a replacement that fails alone."""
     try:
         return dry_run_with(model, plan, example)
     except ValueError:
@@ -240,10 +240,10 @@ def _outputs(
 
 
 def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example: Tensor) -> list[Target]:
-    """The dry run of ``model`` after ``plan``, which is undone.
+    """The dry run of ``model`` after ``plan``, which is then undone.
 
     Raises:
-        ValueError: if it does not run.
+        ValueError: if it fails.
     """
     install(model, plan)
     try:
@@ -253,7 +253,7 @@ def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example:
 
 
 def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:
-    """Put ``plan[module]`` wherever ``module`` stands in the model, its tables of stages included."""
+    """Replace ``module`` by ``plan[module]`` everywhere in the model, including its tables of stages."""
     for dotted, module in list(model.named_modules(remove_duplicate=False)):
         if module in plan:
             parent, _, leaf = dotted.rpartition(".")
@@ -264,7 +264,7 @@ def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:
 
 
 def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen: Sequence[Target]) -> None:
-    """Compare what the replacements returned with what the originals did.
+    """Compare the outputs of the replacements with those of the originals.
 
     Raises:
         ValueError: naming the module whose output changed its shape.
@@ -283,17 +283,17 @@ def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen:
 
 
 class Cost(NamedTuple):
-    """Of one image: operations of convolutions and matrix products, and elements that layers return."""
+    """Per image: operations of convolutions and matrix products, and elements that layers return."""
 
     flops: float
     elements: float
 
 
 def cost(model: nn.Module, example: Tensor) -> Cost:
-    """The cost of ``model``, by torch's own counter and by a hook on every layer that contains no other.
+    """The cost of ``model``, by torch's counter and a hook on every layer without children.
 
     Args:
-        model: run in evaluation mode, and left as it was.
+        model: run in evaluation mode and left unchanged.
         example: images, (N, C, H, W).
     """
     elements = [0]
@@ -306,7 +306,7 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
     devices = [example.device] if example.is_cuda else []
     counter = FlopCounterMode(display=False)
     try:
-        # Some layers draw in evaluation mode too.
+        # Some layers also draw in evaluation mode.
         with evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), counter:
             model(example)
     finally:
@@ -316,7 +316,7 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
 
 
 def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
-    """A sentence on a model that asks for much more than before, with a ``remedy``; empty for any other."""
+    """A sentence on a model that costs much more than before, with a ``remedy``; otherwise empty."""
     if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The downsampling stages of any model, by names that can stand in a table."""
+"""The downsampling stages of any model, with names for tables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,12 +44,12 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
 
 
 def added(after: nn.Module) -> list[nn.Module]:
-    """The operators and readouts in a replacement, without the convolution that it keeps."""
+    """The operators and readouts in a replacement, without the original convolution."""
     return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:
-    """Each stage's operator as results name it: its class and its settings in words."""
+    """Each stage's operator as in results: its class and its settings as text."""
     return {
         stage: {"name": type(module).__name__, "settings": module.extra_repr()}
         for stage, module in stages.items()
@@ -57,12 +57,12 @@ def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:
 
 
 def named_stages(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """The modules of these dotted names; dots in the returned names are underscores.
+    """The modules with these dotted names; dots in the returned names are underscores.
 
-    Names inside a part that ``torch.compile`` wrapped are the same as without it.
+    Names inside a part wrapped by ``torch.compile`` are the same as without it.
 
     Raises:
-        ValueError: naming the first that the model does not have.
+        ValueError: naming the first one that the model does not have.
     """
     modules = {name.replace(WRAPPED, ""): module for name, module in model.named_modules()}
     for name in names:

@@ -44,9 +44,9 @@ class Target:
 
     @property
     def kind(self) -> str | None:
-        """pool, conv or head; None if the module does not shrink its map, or by no whole step.
+        """pool, conv or head; None if the module does not shrink its map, or not by whole steps.
 
-        A pooling is a head if it returns a single pixel by fixed size, or by a window that holds the map.
+        A pooling is a head if it returns a single pixel due to a fixed size or a window that covers the map.
         """
         module, before, after = self.module, self.inputs[0].shape[2:], self.outputs[0].shape[2:]
         if merges(module):
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def stride(self) -> tuple[float, ...]:
-        """Of each axis; for a module that has none, by how much it shrank its map."""
+        """Stride of each axis; for a module without one, the ratio of input to output size."""
         if merges(self.module):
             return (2, 2)
         if not hasattr(self.module, "stride"):
@@ -81,12 +81,12 @@ class Target:
 
 
 def each_axis(value: Any, axes: int) -> tuple[Any, ...]:
-    """A setting as torch's modules hold it, one number or one for each axis, for each axis."""
+    """A setting of torch's modules, one number or one per axis, as one per axis."""
     return (value,) * axes if isinstance(value, int) else tuple(value)
 
 
 def pools(module: nn.Module) -> bool:
-    """Whether ``module`` is a pooling, global ones included."""
+    """Whether ``module`` is a pooling, including global ones."""
     # Modules of other packages are recognised by name: timm's SelectAdaptivePool2d, several BlurPools.
     known = (*WINDOWED, *ADAPTIVE, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d, Readout)
     return isinstance(module, known) or type(module).__name__.startswith(("SelectAdaptivePool", "BlurPool"))
@@ -135,18 +135,18 @@ class FunctionalPooling(TorchFunctionMode):
 
 
 def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
-    """Modules that map a feature map to a tensor, in the order of their last call, with what they saw.
+    """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
     Args:
-        model: run in evaluation mode, and left as it was.
+        model: run in evaluation mode and left unchanged.
         example: a batch of images, sequences or volumes.
         functional: counts the calls of functional pooling that no pooling module makes.
 
     Raises:
-        ValueError: if the model does not run on the example, or is none that can be looked into.
+        ValueError: if the model fails on the example, or its parts cannot be traced.
     """
     refuse_opaque(model, example)
-    # A network of images may hold sequences of tokens, which are none of its maps.
+    # A network for images may contain token sequences, which are not maps.
     dimensions = (4,) if example.ndim == 4 else (3, 4, 5)
     unbatched: list[str] = []
     targets: dict[nn.Module, Target] = {}
@@ -178,7 +178,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
                 module.register_forward_hook(functional.leave),
             ):
                 stack.callback(hook.remove)
-        # Fractional max pooling draws in evaluation mode too.
+        # Fractional max pooling also draws in evaluation mode.
         devices = [example.device] if example.is_cuda else []
         contexts = (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional)
         # Hooks do not fire inside compiled graphs.
@@ -187,7 +187,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             for context in contexts:
                 stack.enter_context(context)
             model(example)
-        # Somebody else's forward may raise anything.
+        # Third-party forward methods may raise any exception.
         except Exception as error:
             reason = f"the model does not run on an example {tuple(example.shape)}: {described(error)}"
             raise ValueError(unbatched[0] if unbatched else reason) from error
@@ -197,7 +197,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
 
 
 def described(error: Exception) -> str:
-    """The message of ``error`` in one line, after its kind if that says more."""
+    """The message of ``error`` in one line, after its type if that is informative."""
     kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
     return f"{kind}{line_of(error)}"
 
@@ -211,7 +211,7 @@ BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
 
 
 def refuse_opaque(model: nn.Module, example: Tensor) -> None:
-    """Refuse an example that is no batch, and a model whose parts cannot be looked into.
+    """Refuse an example that is not a batch, and a model whose parts cannot be traced.
 
     Raises:
         ValueError: naming the part.
@@ -227,7 +227,7 @@ def refuse_opaque(model: nn.Module, example: Tensor) -> None:
 
 
 def refuse_compiled(model: nn.Module) -> None:
-    """Refuse a model of which a part is compiled.
+    """Refuse a model with a compiled part.
 
     Raises:
         ValueError: naming the part.
@@ -239,7 +239,7 @@ def refuse_compiled(model: nn.Module) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the context; every module's own mode afterwards."""
+    """Evaluation mode within the context; restores every module's mode afterwards."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -252,7 +252,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def select(
     targets: list[Target], where: Where, reads_out: bool, functional: FunctionalPooling | None = None
 ) -> list[Target]:
-    """The targets of the right kind that ``where`` asks for, none inside another.
+    """The targets of the right kind that ``where`` selects, none inside another.
 
     Raises:
         ValueError: if there is none.
@@ -291,7 +291,7 @@ def pattern(where: str) -> re.Pattern[str]:
     """The regular expression ``where``.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is invalid.
     """
     try:
         return re.compile(where)
@@ -300,7 +300,7 @@ def pattern(where: str) -> re.Pattern[str]:
 
 
 def _covers(module: nn.Module, size: Sequence[int]) -> bool:
-    """Whether a single window of the pooling ``module`` holds a whole map of ``size``, more than a pixel."""
+    """Whether a single window of the pooling ``module`` covers a map of ``size``, which exceeds one pixel."""
     learns = next(module.parameters(), None) is not None
     if learns or not isinstance(module, WINDOWED) or not hasattr(module, "kernel_size"):
         return False
@@ -311,12 +311,12 @@ def _covers(module: nn.Module, size: Sequence[int]) -> bool:
 
 
 def _sized(module: nn.Module) -> bool:
-    """Whether the size of ``module``'s output is fixed."""
+    """Whether the output size of ``module`` is fixed."""
     return isinstance(module, ADAPTIVE) or type(module).__name__.startswith("SelectAdaptivePool")
 
 
 def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[Target]:
-    """The targets without the first, if that is the stem to skip, and without those of few channels.
+    """The targets without the stem, if it is to be skipped, and without those of few channels.
 
     Raises:
         ValueError: if none is left.
@@ -333,7 +333,7 @@ def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[T
 
 
 def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[str]:
-    """Names of the innermost modules that downsample, to 3/4 a side or less, unknown to ``swap``."""
+    """Names of the innermost downsampling modules, to 3/4 a side or less, that ``swap`` does not know."""
     known = {target.module for target in seen if target.kind}
     known |= {
         module
@@ -344,7 +344,7 @@ def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[
     for target in seen:
         inside = set(target.module.modules())
         before, after = target.inputs[0], target.outputs[0]
-        # Of sequences a linear layer's numbers stand where the length does.
+        # For sequences, a linear layer's features are on the axis of the length.
         if (
             inside & (known | {other.module for other in found})
             or after.ndim != before.ndim

@@ -1,4 +1,4 @@
-"""Files that are either the old one or the whole new one: the only place that writes and renames."""
+"""Files with either the old or the complete new content: the only place that writes and renames."""
 
 import errno
 import io
@@ -15,7 +15,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Part(io.BufferedWriter):
-    """A file that remembers why a write failed, which ``torch.save`` reports only as an error of its own."""
+    """A file that records why a write failed, which ``torch.save`` hides behind an error of its own."""
 
     error: OSError | None = None
     given = 0
@@ -32,13 +32,13 @@ class Part(io.BufferedWriter):
 
 @contextmanager
 def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
-    """A new file beside ``path`` that takes its place when the block ends; if it fails, nothing has changed.
+    """A new file beside ``path`` that replaces it when the block ends; after an error nothing has changed.
 
-    ``maker`` goes into its name, so that what a killed process leaves is known as its own. ``flush`` waits
-    until the disk has the content; without that, a power cut may leave an empty file.
+    ``maker`` is part of its name, which identifies the leftovers of a killed process. ``flush`` waits
+    until the disk has the content; without it, a power cut may leave an empty file.
 
     Raises:
-        OSError: naming ``path`` and, where a disk is full, that disk and the room that it lacks.
+        OSError: naming ``path`` and, if a disk is full, that disk and the missing space.
     """
     part, file = beside(path, maker), None
     try:
@@ -62,33 +62,33 @@ def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Pa
 
 
 def write_bytes(path: Path, content: bytes, *, maker: str = "", flush: bool = True) -> None:
-    """Let ``path`` hold ``content``; the rest as in :func:`replacing`."""
+    """Set the content of ``path`` to ``content``; see :func:`replacing`."""
     with replacing(path, maker=maker, flush=flush) as file:
         file.write(content)
 
 
 def write_text(path: Path, text: str, *, maker: str = "", flush: bool = True) -> None:
-    """Let ``path`` hold ``text`` as UTF-8; the rest as in :func:`replacing`."""
+    """Set the content of ``path`` to ``text`` in UTF-8; see :func:`replacing`."""
     write_bytes(path, text.encode(), maker=maker, flush=flush)
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush: bool = True) -> None:
-    """Let ``path`` hold ``content`` as JSON; a ValueError for a number that is not finite."""
+    """Set the content of ``path`` to ``content`` as JSON; a ValueError for a non-finite number."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", maker=maker, flush=flush)
 
 
 def beside(path: Path, maker: str = "") -> Path:
-    """Where the new content of ``path`` is written first."""
+    """The temporary path of the new content of ``path``."""
     return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}.part")
 
 
 def rename(part: Path, path: Path) -> None:
-    """Rename ``part`` to ``path``, replacing what stood there."""
+    """Rename ``part`` to ``path``, replacing an existing file."""
     part.replace(path)
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the disk has the names in ``folder``, where the system can open a folder."""
+    """Wait until the disk has the names in ``folder``, if the system can open a folder."""
     try:
         number = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -107,7 +107,7 @@ class WriteError(OSError):
 
 
 def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
-    """The same error about ``path``, of ``needed`` bytes at least; of a full disk, with its name and room."""
+    """The same error for ``path``, of at least ``needed`` bytes; for a full disk, with its name and space."""
     message = error.strerror or str(error)
     if error.errno in FULL:
         disk = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_mount())

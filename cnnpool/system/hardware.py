@@ -15,7 +15,7 @@ import torch
 from cnnpool import __version__
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
-"""Arithmetic of a training, in Lightning's words."""
+"""Arithmetic of a training, in Lightning's terms."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 1 << 30
 
@@ -36,7 +36,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def usable(device: str) -> torch.device:
-    """The device of this name, with its number; a ValueError names those that there are if it is none."""
+    """The device of this name, with its index; a ValueError lists the available ones if there is none."""
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
@@ -47,7 +47,7 @@ def usable(device: str) -> torch.device:
 
 
 def processor() -> str:
-    """The name of the processor, as the kernel has it."""
+    """The name of the processor, from the kernel."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -56,7 +56,7 @@ def processor() -> str:
 
 
 def commit() -> tuple[str | None, bool | None]:
-    """The checkout's commit, and whether files differ from it; nothing where cnnpool runs from a wheel."""
+    """The checkout's commit, and whether files differ from it; (None, None) if cnnpool runs from a wheel."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None, None
@@ -70,9 +70,9 @@ def commit() -> tuple[str | None, bool | None]:
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that a process may still take without swapping, as Linux estimates them; None elsewhere.
+    """Bytes that a process may still use without swapping, as Linux estimates; None on other systems.
 
-    A container's own limit counts too (cgroup v2), of which cached files take nothing.
+    A container's own limit counts too (cgroup v2); cached files do not count against it.
     """
     try:
         free = 1024 * _numbers(root / "proc/meminfo")["MemAvailable:"]
@@ -103,11 +103,11 @@ def fast_precision() -> Precision:
 
 
 def keep_memory() -> bool:
-    """Let the C library keep freed blocks instead of giving those above 32 MB back to the kernel each time.
+    """Make the C library keep freed blocks instead of returning those above 32 MB to the kernel each time.
 
-    Page faults of a fresh block cost as much as the work on it, or several times as much where the kernel
-    gives no large pages. Training by ``cnnpool train`` has it on; call it once, as ``cnnpool.keep_memory()``,
-    before a loop of your own on a CPU. It holds for the whole process, which keeps the most that it ever had.
+    Page faults in a new block take as much time as the work on it, or several times as much if the kernel
+    gives no large pages. ``cnnpool train`` enables it; call it once, as ``cnnpool.keep_memory()``,
+    before your own loop on a CPU. It affects the whole process, which keeps the most memory it ever used.
 
     Returns:
         Whether it took effect: only with glibc, on Linux.
@@ -117,7 +117,7 @@ def keep_memory() -> bool:
 
 
 def release_memory(*, garbage: bool = True) -> bool:
-    """Give what is free back to the kernel, after ``garbage`` is collected; whether there was any."""
+    """Return free memory to the kernel, after collecting ``garbage``; returns whether there was any."""
     if garbage:
         gc.collect()
     libc = _libc()

@@ -1,4 +1,4 @@
-"""How much of the processors other programs take while something is timed."""
+"""Share of the processors that other programs use while something is timed."""
 
 import math
 import os
@@ -7,28 +7,28 @@ from pathlib import Path
 
 STAT = Path("/proc/stat")
 WORKING = (0, 1, 2, 5, 6, 7)
-"""user, nice, system, irq, softirq and steal by proc(5); the rest is idleness, or counted twice."""
+"""user, nice, system, irq, softirq and steal in proc(5); the rest is idle time or counted twice."""
 
 
 class Stopwatch:
-    """Seconds between ``start`` and ``stop``, and the processor time that other programs took meanwhile.
+    """Seconds between ``start`` and ``stop``, and the processor time of other programs meanwhile.
 
-    The processors are those that this process may run on, one of ``processes`` that share the work alike.
-    Other users of a GPU are not seen.
+    The processors are those available to this process, one of ``processes`` that share the work equally.
+    Other users of a GPU are not detected.
     """
 
     def __init__(self, processes: int = 1):
         self.processes = processes
         self.seconds = self.taken = 0.0
-        """Counted so far: time, and processor-seconds that others took, NaN if that is not known."""
+        """Totals so far: time, and processor-seconds of other programs, NaN if unknown."""
         self._begun: tuple[float, float] | None = None
 
     def start(self) -> None:
-        """Begin to count; what was not stopped is forgotten."""
+        """Start counting; an interval that was not stopped is discarded."""
         self._begun = self._now()
 
     def stop(self) -> None:
-        """Count what went by since ``start``; nothing if it does not run."""
+        """Add the time since ``start``; does nothing if not started."""
         if self._begun is not None:
             seconds, others = self._now()
             self.seconds += seconds - self._begun[0]
@@ -36,14 +36,14 @@ class Stopwatch:
             self._begun = None
 
     def lap(self) -> None:
-        """Count what went by so far, and go on."""
+        """Add the time so far, and continue."""
         if self._begun is not None:
             self.stop()
             self.start()
 
     @property
     def load(self) -> float | None:
-        """Processor time that others took, divided by that of all processors, 0..1; None if not known."""
+        """Processor time of other programs, divided by that of all processors, 0..1; None if unknown."""
         if math.isnan(self.taken) or not self.seconds:
             return None
         return min(max(self.taken / (self.seconds * len(usable())), 0.0), 1.0)
@@ -54,7 +54,7 @@ class Stopwatch:
 
 
 def busy() -> float:
-    """Seconds that the usable processors have worked since the machine began; NaN where it does not say."""
+    """Seconds that the available processors have worked since the machine started; NaN if unknown."""
     names = {f"cpu{number}" for number in usable()}
     try:
         lines = [line.split() for line in STAT.read_text().splitlines()]
@@ -66,7 +66,7 @@ def busy() -> float:
 
 
 def usable() -> set[int]:
-    """The numbers of the processors that this process may run on."""
+    """The numbers of the processors available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Locks on files, dropped by the kernel when their holder ends."""
+"""File locks that the kernel releases when their holder ends."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from filelock import FileLock
 try:
     import fcntl
 except ImportError:
-    # Windows: nobody can see whether the holder has ended.
+    # Windows: whether the holder has ended cannot be determined.
     fcntl = None  # type: ignore[assignment]
 
 LOOKED_AT_S = 0.2
-"""For so long a lock may be that of :func:`is_locked` in another process."""
+"""Seconds for which :func:`is_locked` in another process may hold a lock."""
 
 
 def lock(path: Path) -> FileLock:
@@ -21,7 +21,7 @@ def lock(path: Path) -> FileLock:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether a process of this machine holds a lock on ``path``; None where nobody can tell."""
+    """Whether a process of this machine holds a lock on ``path``; None if that cannot be determined."""
     if fcntl is None:
         return None
     try:

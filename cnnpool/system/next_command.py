@@ -1,4 +1,4 @@
-"""The next command to type: printed where one ends, so that it can be copied into the same shell."""
+"""The next command to type: printed at the end of a command, ready to copy into the same shell."""
 
 import shlex
 import shutil
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 BOARD = "http://localhost:6006/#downsampling"
-"""TensorBoard's tab that compares runs, for a TensorBoard on this machine's usual port."""
+"""TensorBoard's tab that compares runs, on the default port of this machine."""
 
 
 def next_lines(*commands: Sequence[str]) -> str:
-    """``next: cnnpool compare outputs/mnist``, and a line for each further command, program and words."""
+    """``next: cnnpool compare outputs/mnist``, and a line per further command, given as words."""
     lines = [shlex.join([*shlex.split(program(name)), *words]) for name, *words in commands]
     return "".join(f"{'' if place else 'next:':<6}{line}\n" for place, line in enumerate(lines))
 
 
 def program(name: str) -> str:
-    """How the shell finds the program ``name`` that belongs to this Python, quoted for it.
+    """The shell command for the program ``name`` of this Python, quoted.
 
-    Its name alone where PATH leads to it, else its path; without such a file, ``python -m name``.
+    Its name alone if PATH leads to it, else its path; without such a file, ``python -m name``.
     """
     python = Path(sys.executable)
     beside, found = shutil.which(name, path=str(python.parent)), shutil.which(name)
@@ -31,6 +31,6 @@ def program(name: str) -> str:
 
 
 def from_here(path: Path) -> str:
-    """``path`` relative to the working directory where it lies below that."""
+    """``path`` relative to the working directory if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

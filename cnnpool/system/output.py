@@ -1,4 +1,4 @@
-"""Standard output and error that outlive their reader: a closed pipe ends no command."""
+"""Standard output and error that survive their reader: a closed pipe ends no command."""
 
 import errno
 import io
@@ -12,23 +12,23 @@ from typing import Any
 CONTROL = re.compile(
     r"(?!\x1b\[[0-9;]*[mK]|\x1b\[A)[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-"""Characters that command a terminal or turn text around, but for colours, redrawn lines, and line ends."""
+"""Characters that control a terminal or reverse text, except colours, redrawn lines, and line ends."""
 LONGEST = 120
 
 
 def visible(text: str) -> str:
-    """``text`` with the characters that command a terminal as escapes; colours and redrawn lines stay."""
+    """``text`` with terminal control characters escaped; colours and redrawn lines stay."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def shortened(name: str | bytes) -> str:
-    """A path or a setting whose middle is left out where it is too long to read."""
+    """A path or a setting, shortened in the middle if it is too long."""
     text = os.fsdecode(name)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 43]}...{text[-40:]}"
 
 
 class Visible(io.TextIOWrapper):
-    """Text of which no part commands a terminal, whatever names of files and classes it repeats."""
+    """Text without terminal control characters, whatever names of files and classes it contains."""
 
     def write(self, text: str, /) -> int:
         super().write(visible(text))
@@ -36,10 +36,10 @@ class Visible(io.TextIOWrapper):
 
 
 class Lasting(io.FileIO):
-    """A file descriptor to which writing never fails: after an error output is discarded; never closed."""
+    """A file descriptor whose writes never fail: after an error output is discarded; never closed."""
 
     failure: OSError | None = None
-    """The first error, unless it was that the reader had left."""
+    """The first error, unless the reader had closed the pipe."""
 
     def __init__(self, descriptor: int):
         super().__init__(descriptor, "w", closefd=False)
@@ -58,15 +58,15 @@ class Lasting(io.FileIO):
 
 
 def ignore_broken_pipes(*, by_lines: bool = False) -> dict[str, Lasting]:
-    """Make ``sys.stdout`` and ``sys.stderr`` last; returns what is behind those that were open, by name.
+    """Make ``sys.stdout`` and ``sys.stderr`` ignore broken pipes; returns the raw open files by name.
 
-    With ``by_lines`` each line of ``sys.stdout`` is written at once, as to a terminal.
+    With ``by_lines`` each line of ``sys.stdout`` is written immediately, as on a terminal.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The next file that is opened would get this number, and all that is printed, here or in a child.
+            # The next opened file would get this number, and with it everything printed here or in a child.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     found = {}
     for name in ("stdout", "stderr"):
@@ -82,7 +82,7 @@ def ignore_broken_pipes(*, by_lines: bool = False) -> dict[str, Lasting]:
 
 
 def write_error(streams: dict[str, Lasting], names: Collection[str] = ("stdout",)) -> str:
-    """A line on what could not be written to the streams called ``names``, if anything."""
+    """A line on output that could not be written to the streams called ``names``; empty if there was none."""
     for name in names:
         with suppress(ValueError):
             getattr(sys, name).flush()

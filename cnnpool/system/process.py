@@ -1,4 +1,4 @@
-"""How the process of a command shares the machine, which rank it has, and how it ends."""
+"""How a command's process shares the machine, its rank, and how it ends."""
 
 import atexit
 import gc
@@ -12,10 +12,10 @@ SPINS = "1000"
 
 
 def share_cores() -> None:
-    """Let torch's threads sleep soon when they have nothing to do: one that spins takes a core from others.
+    """Make torch's idle threads sleep early: a spinning thread takes a core from other programs.
 
-    On a busy machine, training is several times slower for it. To be called before torch is imported, whose
-    OpenMP then reads it; ``GOMP_SPINCOUNT`` and ``OMP_WAIT_POLICY`` in the environment stay.
+    On a busy machine, spinning slows training several times. Call it before torch is imported, because
+    OpenMP reads the setting then; existing ``GOMP_SPINCOUNT`` and ``OMP_WAIT_POLICY`` are respected.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
@@ -23,9 +23,9 @@ def share_cores() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Switch the garbage collector off while large packages are imported: an eighth of the time.
+    """Disable the garbage collector while importing large packages: saves an eighth of the time.
 
-    Their objects are frozen, since modules live to the end of the process.
+    Their objects are frozen, because modules live until the process ends.
     """
     known, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
@@ -35,7 +35,7 @@ def importing() -> Iterator[None]:
         # Skip the freeze if nothing was imported: the block may have created garbage.
         if len(sys.modules) > known:
             gc.freeze()
-            # Extensions report as leaked what is still frozen when the interpreter ends.
+            # Extensions report objects still frozen at exit as leaks.
             atexit.unregister(gc.unfreeze)
             atexit.register(gc.unfreeze)
         if was_enabled:
@@ -52,7 +52,7 @@ def has_folder() -> bool:
 
 
 def leave(status: str | int | None) -> NoReturn:
-    """End the process without taking its hundreds of modules apart first: a quarter of a second."""
+    """End the process without destroying its hundreds of modules first, which takes a quarter of a second."""
     if isinstance(status, str):
         sys.stderr.write(f"{status}\n")
         status = 1
@@ -65,16 +65,16 @@ def leave(status: str | int | None) -> NoReturn:
 
 
 def in_group() -> bool:
-    """Whether this is one of several processes of one training: ours, or those of torchrun or srun."""
+    """Whether this is one of several processes of one training, started by cnnpool, torchrun or srun."""
     return "LOCAL_RANK" in os.environ or "RANK" in os.environ or by_srun()
 
 
 def by_srun() -> bool:
-    """Whether ``srun`` started this process with others; a script of ``sbatch`` is no step of its job."""
+    """Whether ``srun`` started this process with others; a script of ``sbatch`` is not a step of its job."""
     return "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
 
 
 def rank() -> int:
-    """0 in the first process and where there is only one, as the launcher of the processes says."""
+    """The rank given by the launcher of the processes; 0 if there is only one."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
     return next((int(os.environ[name]) for name in names if name in os.environ), 0)

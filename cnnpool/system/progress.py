@@ -1,4 +1,4 @@
-"""Progress of long work by tqdm: a bar on a terminal, a line now and then in a log."""
+"""Progress of long work by tqdm: a bar on a terminal, occasional lines in a log."""
 
 import logging
 import sys
@@ -13,24 +13,24 @@ from cnnpool.system.process import rank
 log = logging.getLogger(__name__)
 
 SILENT_S = 2.0
-"""Shorter work is not mentioned; in a log, none that takes less than a quarter of ``LINES_S``."""
+"""Shorter work shows nothing; in a log, work shorter than a quarter of ``LINES_S``."""
 REDRAWN_S, LINES_S = 0.2, 60.0
-"""Between two pictures of a bar, and between two lines of a log."""
+"""Seconds between two updates of a bar, and between two lines of a log."""
 CLEAR = "\r\x1b[K"
 COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} left"
 
 
 class Progress(tqdm):  # type: ignore[misc]
-    """A bar on stderr if that is a terminal, else lines by ``logging``, or on stderr where that shows none.
+    """A bar on stderr if it is a terminal, else lines by ``logging``, or on stderr if logging shows none.
 
     For work that may take longer than two seconds, in a ``with`` block that calls ``step``. Only the first
-    process of a training shows anything.
+    process of a training shows progress.
 
     Args:
         what: the work, such as ``"decoding"``.
-        total: steps until it is done; None if that is not known.
-        unit: of the steps, in the plural.
-        silent_s: nothing is shown before; None: ``SILENT_S``, or longer in a log.
+        total: number of steps; None if unknown.
+        unit: name of the steps, in the plural.
+        silent_s: delay before anything is shown; None: ``SILENT_S``, or longer in a log.
     """
 
     monitor_interval = 0
@@ -54,14 +54,14 @@ class Progress(tqdm):  # type: ignore[misc]
             disable=bool(rank()),
             bar_format=plain if not total else None if self._on_terminal else COUNTED,
         )
-        # Work without steps is shown too.
+        # Also show work without steps.
         self._timer = Timer(silent_s, self._appear)
         self._timer.daemon = True
         if not self.disable:
             self._timer.start()
 
     step = tqdm.update
-    """Note that one more step is done, or so many."""
+    """Count one more step, or several."""
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -69,7 +69,7 @@ class Progress(tqdm):  # type: ignore[misc]
             self._write(f"{self.what}: done, {duration(time.monotonic() - self._begun)}")
 
     def close(self) -> None:
-        """Wipe the bar."""
+        """Erase the bar."""
         self._timer.cancel()
         super().close()
         _drawn.discard(self)
@@ -92,23 +92,23 @@ class Progress(tqdm):  # type: ignore[misc]
             sys.stderr.write(f"{line}\n")
 
     def _appear(self) -> None:
-        # tqdm wipes only what was drawn by an update.
+        # tqdm erases only what an update drew.
         self.last_print_t = time.time()
         self.refresh()
 
 
 def loading(packages: str) -> AbstractContextManager[object]:
-    """Says on a terminal that packages are imported, if that takes long; where nobody waits, nothing."""
+    """Shows on a terminal that packages are being imported, if that is slow; otherwise nothing."""
     return Progress(f"loading {packages}") if sys.stderr.isatty() else nullcontext()
 
 
-# tqdm's own lock is shared with other processes, which would leave a semaphore behind when one is killed.
+# tqdm's own lock is shared with other processes; a killed process would leak its semaphore.
 Progress.set_lock(RLock())
 _drawn: set[Progress] = set()
 
 
 def make_way() -> None:
-    """Wipe the bars that stand on the terminal now, before something else is printed."""
+    """Erase the current bars from the terminal before printing something else."""
     for bar in list(_drawn):
         bar.clear()
 

@@ -6,14 +6,14 @@ from types import FrameType
 from typing import Any
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK", "SIGUSR2")
-"""Ctrl-C, ``kill``, the end of a terminal, and what SLURM sends before the time is up."""
+"""Ctrl-C, ``kill``, the end of a terminal, and SLURM's signal before the time limit."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 
 HANGUP = getattr(signal, "SIGHUP", None)
 
 
 class Stopped(BaseException):
-    """The process was asked to end; no Exception, so that nothing takes it for a failure."""
+    """The process was asked to end; not an Exception, so that it is not handled as an error."""
 
     def __init__(self, signum: int, message: str = ""):
         self.signum = int(signum)
@@ -22,14 +22,14 @@ class Stopped(BaseException):
 
     @property
     def status(self) -> int:
-        """The exit status by which a shell knows the signal."""
+        """The exit status by which a shell recognises the signal."""
         return 128 + self.signum
 
 
 class Signals:
-    """Within the context, a signal raises ``Stopped`` at once, or is kept in ``pending`` while ``patient``.
+    """Within the context, a signal raises ``Stopped``, or is stored in ``pending`` while ``patient``.
 
-    A second signal always raises. Outside the main thread, where Python allows no handlers, it does nothing.
+    A second signal always raises. Outside the main thread, where Python allows no handlers, it has no effect.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def install(self) -> None:
-        """Take the signals over, again if another library has taken them meanwhile."""
+        """Install the handlers, again if another library has replaced them."""
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
                 # Under nohup SIGHUP stays ignored.

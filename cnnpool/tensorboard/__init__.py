@@ -1,4 +1,4 @@
-"""TensorBoard's tab *Downsampling*: what ``cnnpool compare`` reports, live.
+"""TensorBoard's tab *Downsampling*: the contents of ``cnnpool compare``, live.
 
-TensorBoard finds it by the entry point ``tensorboard_plugins``; ``cnnpool.tensorboard.loader`` is its door.
+TensorBoard finds it by the entry point ``tensorboard_plugins``, which is ``cnnpool.tensorboard.loader``.
 """

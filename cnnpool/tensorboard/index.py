@@ -1,4 +1,4 @@
-"""The runs, plans and studies below a folder, read again only where they have changed."""
+"""The runs, plans and studies below a folder, read again only when they have changed."""
 
 import os
 import threading
@@ -18,24 +18,24 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import Plan
 
 PAUSE_S = 1.0
-"""A look at the folders is not repeated sooner."""
+"""Shortest interval between two scans of the folders, in seconds."""
 SHARE = 0.1
-"""Of the time that goes into looking: the slower the disk, the longer the pause."""
+"""Largest share of time spent scanning: the slower the disk, the longer the pause."""
 MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
 READ = {*MARKS, layout.ROUTING, live_file.FILE}
 Kind = Literal["run", "plan", "study", "log"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]
-"""Of a file: its name, time of change in ns, size and inode."""
+"""A file's name, modification time in ns, size and inode."""
 Signature = tuple[Stamp, ...]
-"""Of every file that is read of one thing, sorted."""
+"""Sorted stamps of all files that belong to one thing."""
 
 
 @dataclass(frozen=True)
 class Found:
     """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder with logs of other programs.
 
-    Its signature is another one whenever something of it has changed.
+    Its signature changes whenever one of its files changes.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Watched(Generic[Content]):
-    """A file that a process writes while it ``lives``; one without content is damaged or gone."""
+    """A file written by a process while it ``lives``; without content it is damaged or missing."""
 
     path: Path
     signature: Signature
@@ -59,10 +59,10 @@ class Snapshot:
     """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies.
 
     Args:
-        version: another number whenever anything has changed.
-        results: another number whenever a finished run has come, gone or changed.
+        version: changes whenever anything changes.
+        results: changes whenever a finished run is added, removed or changed.
         runs: each with its folder below the root.
-        changed: folder -> when a file of it was last written, in seconds since 1970.
+        changed: folder -> last modification time of its files, in seconds since 1970.
     """
 
     version: int
@@ -74,10 +74,10 @@ class Snapshot:
 
 
 class Index:
-    """Follows the runs below ``root``; for several threads.
+    """Follows the runs below ``root``; thread-safe.
 
     Args:
-        root: TensorBoard's log folder; it may come into being later.
+        root: TensorBoard's log folder; it may be created later.
     """
 
     def __init__(self, root: Path):
@@ -87,7 +87,7 @@ class Index:
         self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
         self._next = self._next_glance = 0.0
         self._found = False
-        # Two servers, one after the other on the same port, should not agree by chance.
+        # Start at the time, so that two successive servers on a port never share a version.
         start = time.time_ns() // 1_000_000
         self._snapshot = Snapshot(start, start, (), {})
 
@@ -106,14 +106,14 @@ class Index:
             began = time.monotonic()
             if began >= self._next:
                 every = sorted(scan(self.root), key=lambda one: one.path)
-                # The slower the disk; files that were read are not read again.
+                # Longer for slow disks; unchanged files are not read again.
                 pause = _pause(began)
                 self._look(every)
                 self._next = time.monotonic() + pause
             return self._snapshot
 
     def _look(self, every: Sequence[Found]) -> None:
-        """Take a new snapshot of the things found."""
+        """Take a new snapshot of the found items."""
         now = {one.path: (one.signature, self._run(one)) for one in every if one.kind == "run"}
         now = now or self._others([one for one in every if one.kind == "log"])
         before = self._snapshot
@@ -131,7 +131,7 @@ class Index:
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
 
     def _others(self, every: Sequence[Found]) -> dict[Path, tuple[Signature, Run]]:
-        """The runs of other programs, of which there are none beside those of cnnpool."""
+        """The runs of other programs; empty if there are runs of cnnpool."""
         known, self._logs = self._logs, {}
         for one in every:
             old = known.get(one.path)
@@ -146,14 +146,14 @@ class Index:
 
     def _run(self, one: Found) -> Run:
         known = self._known.get(one.path)
-        # A killed process leaves all files as they are.
+        # A killed process leaves all files unchanged.
         if known and known[0] == one.signature and known[1].state != "running":
             return known[1]
         return runs.read(one.path)
 
 
 def scan(root: Path) -> Iterator[Found]:
-    """Every run, plan and study below ``root``; folders that are links are not entered."""
+    """Every run, plan and study below ``root``; symbolic links to folders are not followed."""
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -167,7 +167,7 @@ def scan(root: Path) -> Iterator[Found]:
             files = [_stamp(one) for one in entries if one.name in logs]
             plans = [_stamp(one) for one in os.scandir(folder / plan.FOLDER)] if plan.FOLDER in below else []
         except OSError:
-            # Gone since, or not ours to read.
+            # Deleted meanwhile, or not readable.
             continue
         for stamp in plans:
             if stamp[0].endswith(plan.SUFFIX) and not stamp[0].startswith("."):
@@ -189,7 +189,7 @@ def _stamp(entry: os.DirEntry[str]) -> Stamp:
 
 
 def _pause(began: float) -> float:
-    """Seconds until the next look at the folders, the last of which began at ``began``."""
+    """Seconds until the next scan of the folders, the last of which started at ``began``."""
     return max(PAUSE_S, (time.monotonic() - began) / SHARE)
 
 
@@ -204,7 +204,7 @@ def _watched(
     lives: Callable[[Path], bool],
     before: Sequence[Watched[Content]],
 ) -> tuple[Watched[Content], ...]:
-    """The files of one ``kind``; those that have not changed since ``before`` are not read."""
+    """The files of one ``kind``; those unchanged since ``before`` are not read."""
     known = {(one.path, one.signature): one for one in before}
     now = []
     for path, signature in [(one.path, one.signature) for one in every if one.kind == kind]:

@@ -1,4 +1,4 @@
-"""The door of the plugin: cheap to import, since every ``tensorboard`` in the environment does."""
+"""The plugin's entry point: cheap to import, because every ``tensorboard`` in the environment imports it."""
 
 from tensorboard.plugins.base_plugin import TBContext, TBLoader, TBPlugin
 
@@ -7,7 +7,7 @@ class Loader(TBLoader):  # type: ignore[misc]
     """Makes the plugin for a TensorBoard that was started with ``--logdir``."""
 
     def load(self, context: TBContext) -> TBPlugin | None:
-        """The plugin; None where there is no folder of this machine to look into."""
+        """The plugin; None if there is no local folder."""
         if not context.logdir or "://" in context.logdir:
             return None
         from cnnpool.tensorboard.plugin import Plugin

@@ -1,4 +1,4 @@
-"""Plain data for the page: runs, planned jobs and studies by their state, and one view of the runs."""
+"""Plain data for the page: runs, planned jobs and studies by state, and one view of the runs."""
 
 import math
 import time
@@ -28,19 +28,19 @@ from cnnpool.tensorboard.index import Snapshot, Watched
 from cnnpool.tensorboard.view import View, asked, unreadable
 
 DEPTH = 4
-"""Levels of folders below the root whose runs can be looked at alone."""
+"""Most levels of folders below the root whose runs can be viewed separately."""
 WAITING, LEFT = "waiting", "not started"
 STATES = ("done", "running", WAITING, "failed", "unfinished", LEFT, "damaged")
 MOST = 60
-"""Of the planned jobs that have not begun, those that are named."""
+"""Most planned jobs that are listed by name."""
 Waiting = Mapping[Path, tuple[str, Sequence[str]]]
 """Folder -> waiting or not started, and the job's own overrides."""
 MOST_VALUES = 24
-"""Of a setting that are offered to filter by."""
+"""Most values of a setting offered as filters."""
 
 
 def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
-    """Counts by state, the runs that are not done or have not begun, and the folders with several runs."""
+    """Counts by state, the unfinished and planned runs, and the folders with several runs."""
     waiting = planned(now.sweeps, (run.folder for run in now.runs))
     begun = [_job(run, root, now.changed.get(run.folder, 0.0)) for run in now.runs if not run.found]
     watched = [(one.path, one.reason) for one in now.sweeps] + [(one.path, one.reason) for one in now.studies]
@@ -60,12 +60,12 @@ def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
 
 
 def below(path: Path, root: Path) -> str:
-    """``path`` below ``root``, with forward slashes."""
+    """``path`` relative to ``root``, with forward slashes."""
     return path.relative_to(root).as_posix()
 
 
 def folders(runs: Sequence[Run], root: Path) -> list[dict[str, Any]]:
-    """The folders below ``root`` with runs of several choices, and how many: those that say something."""
+    """The folders below ``root`` with runs of several choices, and their numbers, without redundant ones."""
     counts: Counter[str] = Counter()
     for run in runs:
         # The last two levels are the choice and the seed.
@@ -97,7 +97,7 @@ def _job(run: Run, root: Path, changed: float) -> dict[str, Any]:
 def planned(sweeps: Sequence[Watched[Plan]], begun: Iterable[Path]) -> Waiting:
     """The jobs of sweeps that are not in ``begun``."""
     known, found = set(begun), dict[Path, tuple[str, Sequence[str]]]()
-    # A sweep that goes on may have taken over from one that ended.
+    # A running sweep may have taken over jobs of one that ended.
     for one in sorted(sweeps, key=lambda one: one.lives):
         every = one.content.folders(one.path) if one.content else {}
         shared = set.intersection(*map(set, every.values())) if len(every) > 1 else set()
@@ -109,7 +109,7 @@ def planned(sweeps: Sequence[Watched[Plan]], begun: Iterable[Path]) -> Waiting:
 
 
 def _not_begun(waiting: Waiting, root: Path) -> list[dict[str, Any]]:
-    """The first jobs that have not begun, those of sweeps that go on before the others."""
+    """The first jobs that have not begun, those of running sweeps first."""
     first = sorted(waiting.items(), key=lambda one: one[1][0] != WAITING)[:MOST]
     return [
         {
@@ -123,13 +123,13 @@ def _not_begun(waiting: Waiting, root: Path) -> list[dict[str, Any]]:
 
 
 def _studies(studies: Sequence[Watched[Live]], root: Path) -> list[dict[str, Any]]:
-    """Those that go on first, then the last one to have written."""
+    """The running studies first, then the one written last."""
     found = [_study(one, one.content, root) for one in studies if one.content]
     return sorted(found, key=lambda one: (one["state"] != "running", -one["time"]))
 
 
 def _study(study: Watched[Live], live: Live, root: Path) -> dict[str, Any]:
-    # A study whose time was over before a round was has come to no end.
+    # A study whose time ended before its first round has no result.
     state = "done" if live.verdict and live.rounds else "running" if study.lives else "stopped"
     passed = max(0.0, time.time() - live.time) if state == "running" else 0.0
     spent = min(live.spent_s + passed, live.budget_s) if passed else live.spent_s
@@ -137,10 +137,10 @@ def _study(study: Watched[Live], live: Live, root: Path) -> dict[str, Any]:
 
 
 def pieces(view: View, root: Path) -> dict[str, Any]:
-    """Everything that the page shows of a view but its figures.
+    """Everything that the page shows of a view except its figures.
 
     Args:
-        view: what to show.
+        view: the view to show.
         root: the log folder, below which the runs are named.
     """
     comparison = view.compared.comparison
@@ -168,7 +168,7 @@ def _compared(comparison: Comparison, root: Path) -> dict[str, Any]:
 
 
 def _choice(comparison: Comparison, row: Row, root: Path) -> dict[str, Any]:
-    """Numbers in the unit that they are shown in, None where there is none."""
+    """Numbers in their display units, None for missing ones."""
     metric, versus = comparison.metric, row.versus
     own = [metric.shown(metric.within(x)) for x in (row.summary.mean, row.summary.low, row.summary.high)]
     apart = [versus.summary.mean, versus.summary.low, versus.summary.high] if versus else []
@@ -189,7 +189,7 @@ def _choice(comparison: Comparison, row: Row, root: Path) -> dict[str, Any]:
 
 
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """The report's tables, each with a title, an explanation, and one for every column."""
+    """The report's tables, each with a title, an explanation, and one per column."""
     words = dict(method(comparison))
     metric = _definition(comparison.metric)
     helps = ["", "Seeds with a number.", metric, words["Intervals"], words["Differences"]]
@@ -217,7 +217,7 @@ def _table(kind: str, title: str, columns: Sequence[Column], helps: Sequence[str
 
 
 def _metrics(comparison: Comparison) -> list[dict[str, str]]:
-    """The measures that every comparison shows, then every other number of the runs, each with its name."""
+    """The measures shown in every comparison, then every other number of the runs, each with its name."""
     first = [] if comparison.understood else ["test.accuracy"]
     main = [*first, comparison.metric.key, *(one.key for one in comparison.measures)]
     keys = dict.fromkeys([*main, *known_keys(comparison.compared, comparison.quantities)])
@@ -228,7 +228,7 @@ def _metrics(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
-    """Rooms, and other settings in which the runs differ: to group and to filter by."""
+    """Rooms and other settings in which the runs differ, for grouping and filtering."""
     every = dict.fromkeys(key for run in done for key in run.settings)
     rooms = () if logged(done) else NAMED
     keys = dict.fromkeys([*rooms, "seed", *every])

@@ -30,7 +30,7 @@ from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, ins
 NAME = "downsampling"
 ENTRY = "tab.js"
 TYPES = {".js": "text/javascript", ".css": "text/css"}
-# A figure is opened by itself too; nothing in it may run.
+# A figure may be opened directly; no script in it may run.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
@@ -43,7 +43,7 @@ FIGURES = dict.fromkeys([*PAINTERS, LEARNING])
 
 @dataclass(frozen=True)
 class Asked:
-    """A figure of ``FIGURES``, of one stage where it names one, of learning curves with a line per seed."""
+    """A figure of ``FIGURES``, optionally of one stage, or of learning curves with one line per seed."""
 
     name: str
     theme: str = "light"
@@ -53,7 +53,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to make, equal to every task of the same key, so that ``lru_cache`` keeps its result."""
+    """A result to compute, equal to every task with the same key, so that ``lru_cache`` keeps its result."""
 
     key: Hashable
     make: Callable[[], Any] = field(compare=False)
@@ -63,7 +63,7 @@ class Task:
 
 
 def cached(most: int) -> Callable[[Task], Any]:
-    """Makes what a task asks for, or returns it if it is among the last ``most``."""
+    """Compute the result of a task, or return it if it is among the last ``most``."""
     return lru_cache(most)(Task.__call__)
 
 
@@ -79,15 +79,15 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         self._palettes: dict[tuple[str, ...], Palette] = {}
 
     def is_active(self) -> bool:
-        """Whether a run of cnnpool or scalars of another program lie below the log folder."""
+        """Whether a run of cnnpool or scalars of another program are below the log folder."""
         return self.index.any()
 
     def frontend_metadata(self) -> FrontendMetadata:
-        """The tab's name and its module; it follows the runs by itself, so TensorBoard need not reload it."""
+        """The tab's name and its module; it updates itself, so TensorBoard need not reload it."""
         return FrontendMetadata(es_module_path=f"/{ENTRY}", tab_name="Downsampling", disable_reload=True)
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
-        """Route -> its answer."""
+        """Route -> its handler."""
         page = [one for one in (files(__package__) / "page").iterdir() if Path(one.name).suffix in TYPES]
         answers: dict[str, Answer] = {f"/{one.name}": _file(one.name, one.read_bytes()) for one in page}
         answers |= {
@@ -102,7 +102,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return {route: Request.application(answer) for route, answer in answers.items()}
 
     def jobs(self, request: Request) -> Response:
-        """The states of all runs, unless nothing has changed since the version that the page knows."""
+        """The states of all runs, unless nothing has changed since the page's version."""
         now = self.index.snapshot()
         head = {"version": now.version, "results": now.results}
         if request.args.get("version") == str(now.version):
@@ -110,7 +110,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return _json(head | {"root": self.index.root.name} | jobs(now, self.index.root))
 
     def comparison(self, request: Request) -> Response:
-        """The comparison that the controls ask for, without its figures."""
+        """The comparison selected by the controls, without its figures."""
         now = self.index.snapshot()
         wanted = query(request.args)
 
@@ -120,7 +120,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return _of_json(self._answers(Task((now.version, wanted), make)))
 
     def figure(self, request: Request) -> Response:
-        """One figure with its caption; null if the runs hold no numbers for it."""
+        """One figure with its caption; null if the runs have no numbers for it."""
         if (drawn := self._drawn(request)) is None:
             return _json({"svg": None})
         return _json({"caption": drawn.caption, "svg": base64.b64encode(drawn.svg).decode("ascii")})
@@ -152,7 +152,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
             stage if comparison and stage in stages_of(comparison) else "",
             arguments.get("seeds") == "1",
         )
-        # Runs that go on are in the learning curves alone.
+        # Unfinished runs appear only in the learning curves.
         version = now.version if asked.name == LEARNING else now.results
         paint = partial(self._painted, found, asked)
         make = partial(plot, asked.name, paint, asked.theme, ["svg"])

@@ -1,4 +1,4 @@
-"""A comparison of the runs as they are now, with those that are still going under their choices."""
+"""A comparison of the current runs, with the unfinished ones listed under their choices."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 METRIC = "test.accuracy"
 ROOMS = ("pool", "readout", "model")
 Arguments = MultiDict[str, str]
-"""Those of an address: a name may occur more than once."""
+"""The arguments of a URL: a name may occur more than once."""
 INHERIT = "inherit"
-"""The operator of a stage that has none of its own."""
+"""The operator of a stage without its own one."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Which runs are compared, those in a folder below the log folder, and how, as by ``cnnpool compare``."""
+    """The runs to compare, in a folder below the log folder, and how, as in ``cnnpool compare``."""
 
     folder: str = ""
     by: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Query:
 
 
 def query(arguments: Arguments) -> Query:
-    """The query that the arguments of an address ask."""
+    """The query in the arguments of a URL."""
     return Query(
         folder=(arguments.get("folder") or "").strip("/"),
         by=tuple(keys_of(arguments.get("by"))),
@@ -52,20 +52,20 @@ def query(arguments: Arguments) -> Query:
 
 
 def chosen(arguments: Arguments, name: str, among: Mapping[str, object]) -> str:
-    """The value of ``name``, if it is one of ``among``, else the first of these."""
+    """The value of ``name`` if it is in ``among``, else the first of these."""
     value = arguments.get(name) or ""
     return value if value in among else next(iter(among))
 
 
 def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
-    """The runs in ``folder`` below ``root``, which is compared as text alone."""
+    """The runs in ``folder`` below ``root``; compares paths only as text."""
     wanted = tuple(part for part in folder.split("/") if part)
     return [run for run in runs if run.folder.relative_to(root).parts[: len(wanted)] == wanted]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison, or the refusal of one, with the values of the keys in which runs may not differ."""
+    """A comparison, or the reason for a refusal, with the values of the keys in which runs may not differ."""
 
     comparison: Comparison | None = None
     refusal: str = ""
@@ -74,9 +74,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class View:
-    """Runs in the query's folder, the comparison of those that are finished, and by label those that go on.
+    """Runs in the query's folder, the comparison of the finished ones, and the unfinished ones by label.
 
-    ``found`` of a run that goes on is what it was asked; the palette has the labels in the order of colours.
+    ``found`` of an unfinished run has its settings; the palette has the labels in the order of colours.
     """
 
     runs: list[Run]
@@ -87,13 +87,13 @@ class View:
 
 @dataclass
 class Palette:
-    """Labels in the order in which they got their colours: a choice keeps its colour, whatever is shown."""
+    """Labels in the order in which they got their colours: a choice keeps its colour in every view."""
 
     labels: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """All labels so far and, behind them, the new ones of ``labels``."""
+        """All labels so far, followed by the new ones of ``labels``."""
         with self.lock:
             self.labels += sorted(set(labels) - set(self.labels), key=natural)
             return tuple(self.labels)
@@ -105,13 +105,13 @@ def view(
     palette: Callable[[Sequence[str]], Palette],
     once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
 ) -> View:
-    """The view of ``runs`` that ``query`` asks for.
+    """The view of ``runs`` for ``query``.
 
     Args:
         runs: in any state.
         query: the controls.
-        palette: the colours of the choices that the given keys make.
-        once: returns the comparison by these keys, made by the function if it is not known yet.
+        palette: the colours of the choices that the given keys form.
+        once: returns the comparison by these keys, calling the function only if it is not cached.
     """
     begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and _wanted(run, query)]
@@ -147,7 +147,7 @@ def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
 
 
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
-    """The keys that make a choice, also where the first runs to finish are all of one choice."""
+    """The keys that form a choice, even if the first finished runs all belong to one choice."""
     among = varying(done) if done else ["pool"]
     if logged(done):
         return among
@@ -156,7 +156,7 @@ def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
 
 
 def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:
-    """The labels without any filter: a filter changes no colour."""
+    """The labels without any filter: a filter must not change colours."""
     try:
         return [choice.label for choice in group(runs, by)]
     except ValueError:
@@ -183,7 +183,7 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
 
 
 def asked(folder: Path) -> Results | None:
-    """The choices and settings that a run began with, no number measured; None if they cannot be read."""
+    """The choices and settings of a run at its start, without numbers; None if they cannot be read."""
     settings = _settings(folder / layout.SETTINGS / "config.yaml")
     overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")
     try:
@@ -196,7 +196,7 @@ def asked(folder: Path) -> Results | None:
 
 
 def unreadable(folder: Path) -> str:
-    """Why the settings that a run began with cannot be read; empty if they can, or are not there."""
+    """Why the settings of a run cannot be read; empty if they can, or do not exist."""
     found = _settings(folder / layout.SETTINGS / "config.yaml")
     return str(found) if isinstance(found, DamagedError) else ""
 
@@ -211,7 +211,7 @@ def _settings(path: Path) -> Any:
 
 @lru_cache(maxsize=4096)
 def _parsed(path: Path, _changed: int, _inode: int) -> Any:
-    """The content of a file, or the error that it cannot be read."""
+    """The content of a file, or the error if it cannot be read."""
     try:
         return read_yaml(path)
     except DamagedError as error:

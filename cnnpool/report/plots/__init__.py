@@ -27,7 +27,7 @@ NAMES = (*list(PAINTERS)[:-1], "learning", "pareto")
 
 
 def draw(comparison: Comparison, histories: Mapping[str, History]) -> Iterator[Plot]:
-    """Every figure for which the runs hold numbers; ``histories`` by the label of the choice."""
+    """Every figure for which the runs have numbers; ``histories`` by the label of the choice."""
     painters = PAINTERS | {"learning": partial(learning, histories=histories)}
     for name in NAMES:
         if found := plot(name, partial(painters[name], comparison)):

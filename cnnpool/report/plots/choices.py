@@ -1,4 +1,4 @@
-"""A mark per choice: the metric of its seeds with mean and interval, and its trade-offs with other goals."""
+"""One mark per choice: the metric of its seeds with mean and interval, and trade-offs with other goals."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from cnnpool.report.plots.styles import Style, of_all, shown, style_of, styles_o
 from cnnpool.report.statistics import Summary
 
 ROW = 0.42
-"""Inches."""
+"""Height of a row, in inches."""
 
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -38,7 +38,7 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The metric of every seed less that of the baseline."""
+    """The metric of every seed, less that of the baseline."""
     metric, label, styles = comparison.metric, comparison.baseline.choice.label, styles_of(comparison)
     rows = [(row, row.versus) for row in shown(comparison) if row.versus is not None]
     series = {
@@ -65,15 +65,15 @@ def dots(
     zero: bool = False,
     limits: tuple[float, float] = (-np.inf, np.inf),
 ) -> Figure:
-    """A line per name: its values as dots, their mean as a mark with the 95 % interval.
+    """One row per name: its values as dots, their mean as a mark with the 95 % interval.
 
     Args:
-        series: name -> values, which may be none.
+        series: name -> values, which may be empty.
         label: of the horizontal axis, with its unit.
-        styles: of each name; by their order if there are none.
-        intervals: both ends of each name's interval; t intervals of the values if there are none.
-        zero: draw the line of no difference.
-        limits: the smallest and largest possible value: no interval goes beyond.
+        styles: style of each name; by default in their order.
+        intervals: both ends of each name's interval; by default t intervals of the values.
+        zero: draw the line of zero difference.
+        limits: the smallest and largest possible value; intervals are clipped to them.
     """
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(series)))
     axes = figure.subplots()
@@ -82,12 +82,12 @@ def dots(
     for place, values in enumerate(series.values()):
         one = styles[place] if styles else style_of(place)
         look: dict[str, Any] = {"color": one.colour, "alpha": 0.5, "markersize": 4.5, "markeredgewidth": 0}
-        # Spread by order of seed, not at random: the same runs give the same picture.
+        # Spread by order of seed, not at random: the same runs give the same figure.
         offsets = np.linspace(-0.07, 0.07, len(values)) if len(values) > 1 else np.zeros(len(values))
         axes.plot(values, place + 0.18 + offsets, one.mark, **look)
         s = statistics.summarise(values)
         low, high = np.clip(intervals[place] if intervals else (s.low, s.high), *limits)
-        # Equal values may lie outside of their own interval by a rounding.
+        # Rounding may place equal values outside their own interval.
         half = [[max(s.mean - low, 0)], [max(high - s.mean, 0)]] if s.n > 1 else None
         axes.errorbar(
             s.mean, place - 0.12, xerr=half, fmt=one.mark, color=one.colour, markersize=7, capsize=4, lw=2
@@ -100,17 +100,17 @@ def dots(
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A name before every line, the first at the top."""
+    """Label every row with its name, the first at the top."""
     axes.set_yticks(range(len(names)), [panels.wrapped(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(False, axis="y")
 
 
 def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The metric over each other goal, hollow if dominated; times of a busy machine are no goal."""
+    """The metric against each other goal, hollow if dominated; times of a busy machine are not a goal."""
     metric, styles = comparison.metric, styles_of(comparison)
     wanted = [one for one in comparison.measures if one.quantity.headline and one.sense]
-    # The first of each section.
+    # The first quantity of each section.
     first = {one.key.partition(".")[0]: one for one in reversed(wanted) if not one.quantity.is_cost}
     goals = list(first.values())[::-1]
     costs = [one for one in wanted if one.quantity.is_cost]
@@ -151,7 +151,7 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
 
 
 def dominated(goals: np.ndarray) -> np.ndarray:
-    """For each row of (labels, goals), more is better: is another at least as good in all, better in one?"""
+    """For each row of (labels, goals), higher is better: is another no worse in all and better in one?"""
     as_good = np.all(goals[None] >= goals[:, None], axis=2)
     better = np.any(goals[None] > goals[:, None], axis=2)
     return np.asarray(np.any(as_good & better, axis=1))
@@ -162,7 +162,7 @@ def _formatted(one: Measure, value: float, _: object) -> str:
 
 
 Point = tuple[float, list[list[float]] | None]
-"""A mean, and how far its interval goes to both sides."""
+"""A mean, and the distances to both ends of its interval."""
 
 
 def _point(one: Measure, s: Summary) -> Point:

@@ -17,14 +17,14 @@ from cnnpool.run_folder import metrics
 
 ACCURACY = "val/accuracy"
 FEW = 5
-"""Lines with intervals that a panel can hold; of more, the means alone."""
+"""Most curves with intervals in one panel; with more, only the means are drawn."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The validation accuracies of runs, 0..1, by epoch: mean and interval, (3, epochs), and of ``each``.
+    """Validation accuracies of runs, 0..1, by epoch: mean and interval, (3, epochs), and those of ``each``.
 
-    NaN where a run that has some lacks the epoch. Of other programs any scalar by step, ``scale`` 1.
+    NaN at an epoch that a run with other epochs lacks. For other programs any scalar by step, ``scale`` 1.
     """
 
     epochs: list[int]
@@ -36,17 +36,17 @@ class History:
 
     @property
     def runs(self) -> int:
-        """How many runs have a validation accuracy."""
+        """Number of runs with a validation accuracy."""
         return len(self.each)
 
 
 def history(runs: Sequence[Run], tag: str = "") -> History:
-    """Read metrics.jsonl of each of ``runs``, once; of runs of other programs the scalars of ``tag``."""
+    """Read metrics.jsonl of each run once; for runs of other programs, the scalars of ``tag``."""
     if others := logged(runs):
         series = [dict(zip(*run.series[tag], strict=True)) for run in others if tag in run.series]
         return History(*_together(series), labels=("step", tag), scale=1)
     every = [metrics.read(run.folder) for run in runs]
-    # Of an epoch the last validation accuracy.
+    # The last validation accuracy of each epoch.
     found = [
         {line["epoch"]: float(line[ACCURACY]) for line in one.records if ACCURACY in line} for one in every
     ]
@@ -56,13 +56,13 @@ def history(runs: Sequence[Run], tag: str = "") -> History:
 
 def _together(found: list[dict[int, float]]) -> tuple[list[int], np.ndarray, list[dict[int, float]]]:
     epochs = sorted(set().union(*found))
-    # A run that ended early leaves a gap, not an average over fewer runs unseen.
+    # A run that ended early leaves a gap instead of silently averaging over fewer runs.
     table = np.array([[one.get(epoch, np.nan) for epoch in epochs] for one in found])
     return epochs, spread(table) if found else np.empty((3, 0)), found
 
 
 def learning(comparison: Comparison, histories: Mapping[str, History]) -> tuple[Figure, str] | None:
-    """The curves of the choices that figures show."""
+    """The curves of the choices shown in figures."""
     labels = [row.choice.label for row in shown(comparison)]
     painted = of_histories({label: histories[label] for label in labels}, styles_of(comparison))
     return painted and (painted[0], painted[1] + of_all(comparison))
@@ -77,9 +77,9 @@ def of_histories(
 ) -> tuple[Figure, str] | None:
     """The curves of some choices in one panel; None if no run has more than one epoch.
 
-    Runs that are not finished, ``going``, are in no mean; with ``seeds`` each run has a line in its place.
+    Unfinished runs, ``going``, are not averaged; with ``seeds`` each run has its own curve instead.
     """
-    # One point is no curve.
+    # A single point is not a curve.
     done = {label: one for label, one in histories.items() if len(one.epochs) > 1}
     running = {label: one for label, one in (going or {}).items() if len(one.epochs) > 1}
     every = [*done.values(), *running.values()]

@@ -1,4 +1,4 @@
-"""Maps of every choice in one colour scale: accuracy over shifts, and where the gradient goes."""
+"""Maps of every choice on one colour scale: accuracy over shifts, and routing of the gradient."""
 
 from typing import Any
 
@@ -21,19 +21,19 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.routing import Routing, read
 
 STAGES = 4
-"""Of a deeper network only the first are shown."""
+"""Most stages shown, from the first one on."""
 GAP = 1 / 14
-"""Between images, of their width."""
+"""Gap between images, as a fraction of their width."""
 
 
 def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
-    """Accuracy over all circular shifts, down by right, no shift in the centre: a panel per choice."""
+    """Accuracy over all circular shifts, down by right, zero shift in the centre: one panel per choice."""
     means = {row.choice.counted: mean_map(row.choice) for row in shown(comparison)}
     values = {label: mean for label, mean in means.items() if mean is not None}
     if not values:
         return None
     figure, every = panels.grid(len(values), 2.2, 2.4)
-    # From the smallest to the largest value of all choices, at least a point apart.
+    # From the smallest to the largest value of all choices, at least one percentage point apart.
     low, high = (float(end([end(one) for one in values.values()])) for end in (np.min, np.max))
     scale = Normalize(low, max(high, low + 0.01))
     for axes, (label, one) in zip(every, values.items(), strict=True):
@@ -43,7 +43,7 @@ def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
         axes.set(xticks=(-radius, 0, radius), yticks=(-radius, 0, radius))
         panels.title(axes, label)
         axes.grid(False)
-        # Corners, edges and the centre in numbers: colours alone are hard to read off.
+        # Numbers at corners, edges and centre: colours alone are hard to read.
         for i in (-radius, 0, radius):
             for j in (-radius, 0, radius):
                 value = one[i + radius, j + radius]
@@ -71,13 +71,13 @@ def _percent(share: float, _: object) -> str:
 
 
 def mean_map(choice: Choice) -> np.ndarray | None:
-    """Mean accuracy over the shifts, 0..1, of the seeds that have it; None without, or of several sizes."""
+    """Mean accuracy over the shifts, 0..1, of the seeds that have it; None without any or if sizes differ."""
     found = [one for run in choice.runs.values() if (one := _over_shifts(run)) is not None]
     return np.mean(found, axis=0) if len({one.shape for one in found}) == 1 else None
 
 
 def _over_shifts(run: Run) -> np.ndarray | None:
-    """A square of finite numbers; None where the run has another thing, or nothing."""
+    """A square of finite numbers; None if the run has none or something else."""
     try:
         found = np.array(run.at("invariance", "accuracy_over_shifts"), dtype=float)
     except (TypeError, ValueError):
@@ -87,12 +87,12 @@ def _over_shifts(run: Run) -> np.ndarray | None:
 
 
 def routing(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The images, and per choice and stage the positions that get gradient."""
+    """The images, and per choice and stage the positions that receive gradient."""
     found = {row.choice.label: one for row in shown(comparison) if (one := _first(row))}
     if not found:
         return None
     images = next(iter(found.values())).images
-    # Choices of other data have other images.
+    # Choices trained on other data have other images.
     found = {label: one for label, one in found.items() if np.array_equal(one.images, images)}
     every = list(dict.fromkeys(stage for one in found.values() for stage in one.shares))
     every = [stage for stage in every if comparison.stage in ("", stage)]
@@ -124,7 +124,7 @@ def routing(comparison: Comparison) -> tuple[Figure, str] | None:
 
 
 def _first(row: Row) -> Routing | None:
-    """Of the first seed that has it; a picture is not worth ending a report for."""
+    """The routing of the first seed that has one; errors in a picture must not end a report."""
     for _, run in sorted(row.choice.runs.items()):
         try:
             if found := read(run.folder):
@@ -139,7 +139,7 @@ def _strip(axes: Axes, maps: np.ndarray) -> AxesImage:
     gap = max(1, round(maps.shape[2] * GAP))
     images = maps.ndim == 4
     if images:
-        # With opacity, so that the gaps show the page in any theme.
+        # With opacity, so that the gaps show the page's background in any theme.
         colours = maps if maps.shape[3] == 3 else np.repeat(maps, 3, axis=3)
         maps = np.concatenate([colours, np.full_like(colours[..., :1], 255)], axis=3)
     shape = (maps.shape[1], gap, *maps.shape[3:])

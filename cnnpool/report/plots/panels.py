@@ -14,45 +14,45 @@ from cnnpool.report.plots.styles import Style
 ACROSS = 4
 GREY = "#9a9a9a"
 LABEL = 34
-"""Characters of a choice's label before it goes on below."""
+"""Most characters of a choice's label on one line."""
 TITLE = 22
-"""Characters of a title above a panel of ``grid``."""
+"""Most characters of a line of a title above a panel of ``grid``."""
 Band = np.ndarray
 """(3, x): mean, low and high."""
 
 
 def grid(panels: int, width: float, height: float, *, share: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure and so many panels of this size in inches, at most ``ACROSS`` beside each other."""
+    """A figure with ``panels`` panels of this size in inches, at most ``ACROSS`` in a row."""
     columns = min(panels, ACROSS)
     rows = math.ceil(panels / columns)
     figure = Figure(figsize=(max(width * columns, 5.5), height * rows + 0.5), layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat)
     for unused in every[panels:]:
         unused.set_axis_off()
-    # With shared axes only the lowest row has numbers: above a gap they are wanted too.
+    # With shared axes only the lowest row has tick labels; panels above a gap need them too.
     for axes in every[max(0, panels - columns) : panels]:
         axes.tick_params(labelbottom=True)
     return figure, every[:panels]
 
 
 def wrapped(text: str, width: int = LABEL) -> str:
-    """``text`` in lines of at most ``width`` characters, broken at spaces where it has some."""
+    """``text`` in lines of at most ``width`` characters, broken at spaces if it has any."""
     return textwrap.fill(text, width, break_on_hyphens=False)
 
 
 def title(axes: Axes, text: str) -> None:
-    """``text`` above one of several panels, no wider than it."""
+    """Write ``text`` above one of several panels, no wider than the panel."""
     axes.set_title(wrapped(text, TITLE), fontsize="small")
 
 
 def make_room(figure: Figure, names: Sequence[str]) -> None:
-    """Widen a figure for names before its lines, which would take their room from the panels."""
+    """Widen a figure for the names of its rows, which would otherwise shrink the panels."""
     longest = max(len(line) for name in names for line in wrapped(name).split("\n"))
     figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
 
 
 def with_band(axes: Axes, x: Sequence[float], band: Band, style: Style, name: str = "") -> None:
-    """A line of means and its interval as a band."""
+    """Draw a line of means and its interval as a band."""
     mean, low, high = band
     mark = {"marker": style.mark, "markersize": 4} if len(x) <= 20 else {}
     axes.plot(x, mean, style.dash, color=style.colour, label=name, linewidth=1.6, **mark)  # type: ignore[arg-type]
@@ -60,13 +60,13 @@ def with_band(axes: Axes, x: Sequence[float], band: Band, style: Style, name: st
 
 
 def plain_ticks(axes: Axes, most: int = 6) -> None:
-    """No offset such as "+9.8e1" at the axis' end, which is misread; at most so many steps."""
+    """No offset such as "+9.8e1" at the end of the axis, which is misread; at most ``most`` steps."""
     axes.ticklabel_format(axis="x", useOffset=False)
     axes.locator_params(axis="x", nbins=most)
 
 
 def within(move: Callable[..., object], have: tuple[float, float], limits: tuple[float, float]) -> None:
-    """End an axis by ``move`` a little beyond the possible values, where it goes on: no accuracy is -20 %."""
+    """End an axis by ``move`` just beyond the possible values if it extends further: no accuracy is -20 %."""
     room = 0.03 * (have[1] - have[0])
     move(max(have[0], limits[0] - room), min(have[1], limits[1] + room))
 
@@ -85,7 +85,7 @@ def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
 
 
 def drawn(*row: Axes) -> dict[str, Any]:
-    """Label -> what was drawn under it in any of the panels."""
+    """Label -> the artist drawn with it in any of the panels."""
     return {
         label: handle for axes in row for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }

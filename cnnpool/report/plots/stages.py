@@ -1,4 +1,4 @@
-"""Figures of every downsampling stage: the gradient it withholds, its answer to a shift."""
+"""Figures of every downsampling stage: the gradient it blocks, its response to a shift."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,18 +18,18 @@ from cnnpool.report.plots.styles import Style, of_all, shown, styles_of
 Table = dict[str, Band]
 """Label -> mean, low and high at every key."""
 DIGITS = 4
-"""Of a distance in pixels."""
+"""Most digits of a distance in pixels."""
 FIGURED = ("gradient", "invariance", "train", "val", "test")
-"""Sections of results.json that have figures of their own."""
+"""Sections of results.json with figures of their own."""
 
 
 def gradient(comparison: Comparison) -> tuple[Figure, str] | None:
-    """A panel per stage of the share of inputs without gradient, in it a line per choice."""
+    """One panel per stage with the share of inputs without gradient, one line per choice."""
     return _headlines(comparison, lambda section: section == "gradient")
 
 
 def headlines(comparison: Comparison) -> tuple[Figure, str] | None:
-    """A panel per headline, and per stage where it has one, of all sections without a figure of their own."""
+    """One panel per headline, per stage if it has stages, for all sections without a figure of their own."""
     return _headlines(comparison, lambda section: section not in FIGURED)
 
 
@@ -57,7 +57,7 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
         stage = of_key[one.key].get("stage")
         panels.title(axes, f"stage {stage}" if stage and len(quantities) == 1 else one.header)
         panels.plain_ticks(axes, 5)
-    # After the last panel: where they share an axis, setting an end keeps it from growing.
+    # After the last panel: with a shared axis, fixing one end stops autoscaling.
     for axes, one in zip(every_axes, measures, strict=True):
         if one.quantity.range[0] is not None:
             axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
@@ -69,7 +69,7 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
 
 
 def shift(comparison: Comparison) -> tuple[Figure, str] | None:
-    """Each quantity of the stages by distance: a panel per stage, in it a line per choice."""
+    """Each quantity of the stages by distance: one panel per stage, one line per choice."""
     declared = [one for one in comparison.quantities if one.by_stage and one.by_px and one.shown == "compare"]
     found: dict[str, tuple[list[int], Table]] = {}
     captions, short = [], {one.key: one.title.partition(" at <px>")[0] for one in declared}
@@ -95,7 +95,7 @@ def by_stage(
     shown_as: Mapping[str, str],
     axis: str,
 ) -> Figure:
-    """A panel per stage, in it a line per choice with error bars."""
+    """One panel per stage, one line per choice with error bars."""
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     figure, every = panels.grid(len(found), 2.9, 3.2)
     for axes, (where, (x, table)) in zip(every, found.items(), strict=True):
@@ -114,7 +114,7 @@ def by_stage(
 
 
 def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
-    """Label -> (3, keys), in the unit shown and within the possible values, of choices that have any key."""
+    """Label -> (3, keys), in the unit shown and within the possible values, for choices that have any key."""
     table = {}
     measures = [comparison.measure(key) for key in keys]
     for row in shown(comparison):
@@ -130,13 +130,13 @@ def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
 
 
 def placed(comparison: Comparison, declared: Sequence[Quantity]) -> dict[str, dict[str, str]]:
-    """Key -> values of its placeholders, of every number of the runs that one of ``declared`` describes."""
+    """Key -> values of its placeholders, for every number of the runs described by one of ``declared``."""
     keys = dict.fromkeys(key for run in comparison.compared for key in run.numbers)
     return {key: one.values(key) or {} for key in keys if (one := find(declared, key))}
 
 
 def stages_of(comparison: Comparison) -> list[str]:
-    """The stages of which the runs hold numbers, in the order of the network."""
+    """The stages for which the runs have numbers, in the order of the network."""
     of_key = placed(comparison, [one for one in comparison.quantities if one.by_stage])
     stages = dict.fromkeys(one["stage"] for one in of_key.values())
     return [stage for stage in stages if comparison.stage in ("", stage)]

@@ -1,6 +1,6 @@
-"""The report's style: colour, mark and dash of every choice, which choices a figure shows, themes and files.
+"""The report's style: colour, mark and dash of every choice, the choices in a figure, themes and files.
 
-Figures name a colour by its place, "C3": their theme decides what it is.
+Figures refer to a colour by its index, "C3": the theme defines the colour.
 """
 
 import io
@@ -20,15 +20,15 @@ from cnnpool.report.choice import natural
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.pairwise import Row
 
-# The first seven by Okabe and Ito 2008, yellow left out: it vanishes on white. Each of the others is the
-# farthest from all before it in OKLab, as seen with and without protanopia and deuteranopia.
+# The first seven by Okabe and Ito 2008 without yellow, which is invisible on white. Each of the others is
+# the farthest from all before it in OKLab, as seen with and without protanopia and deuteranopia.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#780F4B",
     "#0000FF", "#3C2D96", "#784B00", "#9669FF", "#875A78", "#D200B4", "#C31E4B", "#FF4B69",
     "#2D694B", "#FF78D2", "#781E00", "#5A00D2", "#4B4B78", "#4B5AE1", "#87B496", "#7896FF",
 )  # fmt: skip
-# The same for dark pages: at each place the nearest to the colour above that is seen on #303030 and keeps
-# apart from the others, with and without these deficits.
+# The same for dark pages: each is the colour nearest to the one above that is visible on #303030 and distinct
+# from the others, with and without these deficits.
 ON_DARK = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#FFFFFF", "#B64879",
     "#0061FF", "#7955DA", "#91613C", "#9D79FF", "#6D6D91", "#D200B4", "#DA2448", "#FF4B69",
@@ -37,7 +37,7 @@ ON_DARK = (
 MARKS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
 MOST = 12
-"""Choices that a figure can hold: the baseline and the best of the others."""
+"""Most choices in a figure: the baseline and the best of the others."""
 THEMES = {
     "light": {"axes.prop_cycle": cycler(color=COLOURS), "lines.color": "#555555"},
     # Transparent, for the dark pages of TensorBoard.
@@ -51,7 +51,7 @@ THEMES = {
         "axes.edgecolor": "#b0b0b0",
     },
 }
-"""Name -> settings on top of ``RC``; ``lines.color`` is that of lines which are no choice."""
+"""Name -> settings on top of ``RC``; ``lines.color`` is for lines that belong to no choice."""
 RC = {
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
@@ -62,15 +62,15 @@ RC = {
     "axes.axisbelow": True,
     "svg.hashsalt": "cnnpool",
     "figure.dpi": 100,
-    # A choice's name may hold a dollar sign.
+    # A choice's name may contain a dollar sign.
     "text.parse_math": False,
 }
 Painter = Callable[[], tuple[Figure, str] | None]
-"""Draws a figure and says in a caption what it shows; None where the runs hold no numbers for it."""
+"""Draws a figure and returns it with a caption; None where the runs have no numbers for it."""
 DRAWING = threading.RLock()
-"""matplotlib's settings are those of the process."""
+"""matplotlib's settings are global to the process."""
 PAD = 0.15
-"""Inches around what is drawn."""
+"""Margin around the figure's contents, in inches."""
 DPI = 150
 
 
@@ -84,15 +84,15 @@ class Style:
 
 
 def style_of(index: int) -> Style:
-    """The style at ``index``: no two of the first 24 share a colour, no two of the first 240 are alike."""
+    """The style at ``index``: the first 24 differ in colour, the first 240 all differ."""
     lap = index // len(COLOURS)
-    # A lap is 24, so that three marks more make it 27: each lap gives a colour a mark that it had not.
+    # A lap has 24 colours; three further marks make 27, so each lap gives a colour a new mark.
     mark = MARKS[(index + 3 * lap) % len(MARKS)]
     return Style(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
 
 
 def shown(comparison: Comparison) -> list[Row]:
-    """At most ``MOST`` rows: the baseline and the best others, or the first if neither sense is better."""
+    """At most ``MOST`` rows: the baseline and the best others, or the first without a better direction."""
     first, *others = comparison.rows
     if (sense := comparison.metric.sense) and len(comparison.rows) > MOST:
         others = sorted((row for row in others if row.summary.n), key=lambda row: -sense * row.summary.mean)
@@ -103,7 +103,7 @@ def shown(comparison: Comparison) -> list[Row]:
 def styles_of(comparison: Comparison) -> Mapping[str, Style]:
     """Label -> style: in the order of the palette, then by label as in TensorBoard's tab.
 
-    Of more choices than there are colours, those that all figures show come first.
+    If there are more choices than colours, those shown in all figures come first.
     """
     every = sorted((row.choice.label for row in comparison.rows), key=natural)
     first = [row.choice.label for row in shown(comparison)] if len(every) > len(COLOURS) else []
@@ -112,7 +112,7 @@ def styles_of(comparison: Comparison) -> Mapping[str, Style]:
 
 
 def of_all(comparison: Comparison) -> str:
-    """Says in a caption which choices a figure of ``shown`` shows; empty if these are all."""
+    """A caption's note on which choices a figure of ``shown`` contains; empty if it contains all."""
     rows = shown(comparison)
     if len(rows) == len(comparison.rows):
         return ""
@@ -123,7 +123,7 @@ def of_all(comparison: Comparison) -> str:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure: its file's stem, what it shows in a sentence, and its two files."""
+    """One figure: the stem of its file, a sentence on its contents, and its two files."""
 
     name: str
     caption: str
@@ -136,7 +136,7 @@ def plot(
 ) -> Plot | None:
     """The figure of ``paint`` in one of ``THEMES``, with its caption; None if it draws nothing.
 
-    Its files, of which those not among ``kinds`` are empty, are cut to what is drawn, no label of it cut.
+    Files not among ``kinds`` stay empty; the others are cropped to the contents without cutting labels.
     """
     with themed(theme):
         if (painted := paint()) is None:
@@ -148,7 +148,7 @@ def plot(
 
 @contextmanager
 def themed(theme: str = "light") -> Iterator[None]:
-    """The report's style, whatever a user's own matplotlibrc says; other threads wait."""
+    """Use the report's style whatever the user's matplotlibrc; other threads wait."""
     with DRAWING, matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(RC | THEMES[theme])  # type: ignore[arg-type]
@@ -156,18 +156,18 @@ def themed(theme: str = "light") -> Iterator[None]:
 
 
 def bounds(figure: Figure) -> Bbox:
-    """The box in inches around everything that is drawn; the layout is settled afterwards."""
+    """The box in inches around everything drawn; fixes the layout."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     if engine := figure.get_layout_engine():
         engine.execute(figure)
-    # Laid out once: each file would do it again, and go through the whole figure for it.
+    # Lay out once: otherwise each file would repeat it over the whole figure.
     figure.set_layout_engine(None)
     return figure.get_tightbbox(renderer).padded(PAD)
 
 
 def _file(figure: Figure, kind: str, box: Bbox) -> bytes:
     stream = io.BytesIO()
-    # No date inside, so that the same runs give the same file.
+    # Without a date, so that the same runs give the same file.
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
     figure.savefig(stream, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
     return stream.getvalue()
