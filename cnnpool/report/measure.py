@@ -88,7 +88,7 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
     """The quantities that the runs declare; for older runs, those that the probes declare today."""
     found: dict[str, Quantity] = {}
     # Runs mostly declare the same quantities, which are slow to check.
-    for quantities in {repr(run.results.quantities): run.results.quantities for run in runs}.values():
+    for quantities in {id(run.results.quantities): run.results.quantities for run in runs}.values():
         for one in from_records(quantities):
             found.setdefault(one.key, one)
     bare = any(not run.results.quantities for run in runs)

@@ -114,9 +114,11 @@ def decide(
 
     pairs: dict[tuple[int, int], tuple[float, float, float, Crossed | None]] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
+        if named and i:
+            break
         seeds = tuple(sorted(values[i].keys() & values[j].keys()))
         n = len(seeds) if paired else min(len(values[i]), len(values[j]))
-        if n < LEAST_DECIDED or (named and i):
+        if n < LEAST_DECIDED:
             continue
         found = between(values[i], values[j], paired=paired)
         p, within = _p(found, values[i], values[j], paired=paired), 1.0

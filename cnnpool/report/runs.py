@@ -1,9 +1,11 @@
 """Run folders on disk: ``find`` returns them with their state."""
 
+import dataclasses
 import json
 import logging
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,7 +63,7 @@ class Run:
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """Dotted keys of all numbers that were measured."""
-        return tuple(key for key, _ in numbers(self.measured))
+        return tuple(sys.intern(key) for key, _ in numbers(self.measured))
 
     def setting(self, key: str) -> Any:
         """The value of a key of ``--by`` or ``--where``: a setting, or a whole room."""
@@ -127,9 +129,10 @@ def find(
             f"no run found under {', '.join(map(str, paths))}: a run's folder holds {layout.RESULTS}, "
             "or TensorBoard's event files, metrics.csv or another CSV file"
         )
-    runs = []
+    runs: list[Run] = []
+    descriptions: list[dict[str, Any]] = []
     for folder in folders.values():
-        runs.append(read(folder))
+        runs.append(sharing(read(folder), descriptions))
         each()
     return runs
 
@@ -215,6 +218,18 @@ def is_report(folder: Path) -> bool:
 
 def _warn(error: OSError) -> None:
     log.warning("%s is left out: %s", error.filename, error.strerror)
+
+
+def sharing(run: Run, known: list[dict[str, Any]]) -> Run:
+    """Return ``run`` with the descriptions of its numbers from ``known``: all runs have much the same."""
+    if run.found is None:
+        return run
+    own = run.found.quantities
+    if own not in known:
+        known.append(own)
+        return run
+    shared = known[known.index(own)]
+    return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
 
 
 def read(folder: Path) -> Run:

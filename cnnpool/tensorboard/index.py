@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from cnnpool.choose import live_file
 from cnnpool.choose.live_file import Live
@@ -85,6 +85,7 @@ class Index:
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
         self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
+        self._descriptions: list[dict[str, Any]] = []
         self._next = self._next_glance = 0.0
         self._found = False
         # Start at the time, so that two successive servers on a port never share a version.
@@ -149,7 +150,7 @@ class Index:
         # A killed process leaves all files unchanged.
         if known and known[0] == one.signature and known[1].state != "running":
             return known[1]
-        return runs.read(one.path)
+        return runs.sharing(runs.read(one.path), self._descriptions)
 
 
 def scan(root: Path) -> Iterator[Found]:

@@ -19,10 +19,12 @@ from cnnpool.json_text import finite
 from cnnpool.report import render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
+from cnnpool.report.foreign import logged
 from cnnpool.report.plots import PAINTERS, Plot, plot
-from cnnpool.report.plots.learning_curve import history, of_histories
+from cnnpool.report.plots.learning_curve import History, history, of_histories
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of
+from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
 from cnnpool.tensorboard.pieces import jobs, pieces
 from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
@@ -75,7 +77,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def __init__(self, context: TBContext):
         self.index = Index(Path(os.path.expanduser(context.logdir)))
         self._compared, self._answers = cached(32), cached(16)
-        self._figures = cached(96)
+        self._figures, self._histories = cached(96), cached(256)
         self._palettes: dict[tuple[str, ...], Palette] = {}
 
     def is_active(self) -> bool:
@@ -170,11 +172,18 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
         tag = comparison.metric.key if comparison else ""
-        finished = {row.choice.label: history(list(row.choice.runs.values()), tag) for row in rows}
+        finished = {row.choice.label: self._history(list(row.choice.runs.values()), tag) for row in rows}
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
         styles = {label: style_of(place) for place, label in enumerate(found.palette)}
         return of_histories(finished, styles, going, seeds=asked.seeds)
+
+    def _history(self, runs: Sequence[Run], tag: str) -> History:
+        if logged(runs):
+            return history(runs, tag)
+        key = tuple((run.folder, run.results.finished) for run in runs)
+        made: History = self._histories(Task(key, lambda: history(runs)))
+        return made
 
     def _view(self, now: Snapshot, wanted: Query) -> View:
         def once(by: Sequence[str], make: Callable[[], Compared]) -> Compared:
