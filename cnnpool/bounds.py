@@ -12,8 +12,7 @@ from annotated_types import DocInfo, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, Mi
 
 Count = Annotated[int, Ge(1), Le(10**9)]
 CountOrZero = Annotated[int, Ge(0), Le(10**9)]
-Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
-"""Seeds that every random generator accepts."""
+Seed = Annotated[int, Ge(0), Le(2**32 - 1)]  # Seeds that every random generator accepts
 
 AboveZero = Annotated[float, Gt(0), Lt(math.inf)]
 AtLeastZero = Annotated[float, Ge(0), Lt(math.inf)]

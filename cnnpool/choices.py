@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-PUBLISHED = ("installed", "timm", "torchvision")
-"""Models of other packages, by their stems in ``conf/model``."""
+PUBLISHED = ("installed", "timm", "torchvision")  # Models of other packages
 
 
 def is_published(settings: Mapping[str, Any]) -> bool:

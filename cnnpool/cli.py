@@ -53,8 +53,7 @@ COMMANDS = {
     "completion": "completion",
 }
 """The module of each command, with ``main`` and ``parser``; ``train`` is in this file."""
-LONGEST = 2000
-"""Largest number of characters in an error message."""
+LONGEST = 2000  # Largest number of characters in an error message
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 """Errors caused by the machine, not by the arguments."""
 

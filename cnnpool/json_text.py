@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
 T = TypeVar("T")
-MOST_DIGITS = 19
-"""Most digits of an integer that is read: enough for any 64-bit integer."""
+MOST_DIGITS = 19  # Most digits of an integer that is read: enough for any 64-bit integer
 
 
 def flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,8 +18,7 @@ log = logging.getLogger(__name__)
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
-KEEP = "keep"
-"""The choice that keeps the operator or readout of a published network."""
+KEEP = "keep"  # Keeps the operator or readout of a published network
 
 
 @dataclass(frozen=True)
@@ -204,8 +203,7 @@ def checked(entry: Class) -> Class:
     return entry
 
 
-MOST = 8
-"""Largest number of suggestions for an unknown word."""
+MOST = 8  # Largest number of suggestions for an unknown word
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -61,8 +61,7 @@ ROOMS = {
     "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
     "log": Room("loggers", ("cnnpool.loggers:LOGGERS",)),
 }
-SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")
-"""First parts of the keys of a run's configuration."""
+SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")  # First parts of keys
 OWN = {
     "seed": Option(Seed, 0, "of the weights, the order of the images, and all draws"),
     "out": Option(str, "outputs", "folder below which every run gets its own"),

@@ -38,10 +38,8 @@ LATEX = {
     },
 }
 """LaTeX escapes of special characters; accented letters stay unchanged."""
-LONGEST = {"header": 16, "cell": 40}
-"""Most characters of a header or a cell of words on one line of a LaTeX table."""
-FORMULA = ("=", "+", "-", "@")
-"""First characters that make a spreadsheet read a text as a formula."""
+LONGEST = {"header": 16, "cell": 40}  # Most characters on one line of a LaTeX table
+FORMULA = ("=", "+", "-", "@")  # First characters that make a spreadsheet read a text as a formula
 
 
 @dataclass(frozen=True)

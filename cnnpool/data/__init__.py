@@ -27,9 +27,7 @@ DATASETS: dict[str, type[Source]] = {
 
 
 def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
-    """Build the data set called ``name`` (a stem of ``conf/data``); ``seed`` makes its validation cut.
-
-    Logs a short description of it, and warnings about problems that affect its accuracy.
+    """Build the data set called ``name`` (a stem of ``conf/data``), cut by ``seed``, and log what it holds.
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.

@@ -1,20 +1,20 @@
-"""Augmentation of whole batches of uint8 images, exact and without loops over images."""
+"""Augmentation of whole batches, exact and without loops over images, and mixing of their images."""
 
+import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.auto_augment import auto_augment as by_policy
-from cnnpool.data.colors import color_jitter as jitter
+from cnnpool.data.auto_augment import color_jitter as jitter
 from cnnpool.data.draws import Draws
 
 CHANGES = ("crop", "shift", "flip", "random_resized_crop", "auto_augment", "color_jitter")
-"""The options that :func:`augment` and a data set share."""
-RATIO = 4 / 3
-"""Largest aspect ratio of a random resized crop; its inverse is the smallest."""
+RATIO = 4 / 3  # Largest aspect ratio of a random resized crop; its inverse is the smallest
 TRIES = 10
 
 
@@ -76,10 +76,7 @@ def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def resized_crop(x: Tensor, draws: Draws, scale: tuple[float, float], size: tuple[int, int]) -> Tensor:
-    """A random part of each image (Szegedy 2015, arXiv:1409.4842), resized (bilinear, antialiased).
-
-    Its share of the area lies in ``scale``, (smallest, largest).
-    """
+    """A random part of each image, of an area in ``scale`` (Szegedy 2015, arXiv:1409.4842), in ``size``."""
     out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device=x.device)
     out = out.contiguous(memory_format=torch.channels_last)
     for i, (top, left, height, width) in enumerate(boxes(len(x), x.shape[2:], draws, scale).tolist()):
@@ -129,11 +126,8 @@ def mirror(x: Tensor, chosen: Tensor) -> Tensor:
 def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
     """Each image moved by its own whole number of pixels: y[r, c] = x[r - dy, c - dx].
 
-    Args:
-        x: images, (N, C, H, W), any dtype.
-        offset: (dy, dx) of each image, (N, 2), integers in [-margin, margin]; positive is down and right.
-        margin: largest offset, 0 <= margin < min(H, W).
-        fill: value of uncovered pixels: zero, or the image reflected about its border pixel.
+    ``offset`` is (dy, dx) of each, (N, 2), in [-margin, margin], 0 <= margin < min(H, W). Uncovered pixels
+    are zero, or the image reflected about its border pixel.
     """
     padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
     return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3]))
@@ -163,3 +157,48 @@ def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
     top, left = corner.unbind(1)
     begin = (torch.arange(n, device=pixels.device) * rows + top) * row + left * channels
     return windows.index_select(0, begin).view(n, height, width, channels).permute(0, 3, 1, 2)
+
+
+def mix(
+    images: Tensor,
+    labels: Tensor,
+    generator: torch.Generator,
+    *,
+    num_classes: int,
+    mixup: float = 0.0,
+    cutmix: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Mixup (Zhang 2018, arXiv:1710.09412) or CutMix (Yun 2019, arXiv:1905.04899) of a batch.
+
+    Each image has a partner; one share for all is drawn from Beta(alpha, alpha), where ``mixup`` and
+    ``cutmix`` are alpha, 0 for none. If both are enabled, each batch is mixed by one, with probability 1/2.
+
+    Returns:
+        The mixed images, (N, C, H, W), and the share of each class in them, (N, num_classes), float32.
+    """
+    order = torch.randperm(len(images), generator=generator).to(images.device)
+    coin, seed = torch.rand((), generator=generator).item(), torch.randint(1 << 62, (), generator=generator)
+    by_cutting = bool(cutmix) and (not mixup or coin < 0.5)
+    alpha = cutmix if by_cutting else mixup
+    share = float(np.random.Generator(np.random.PCG64(int(seed))).beta(alpha, alpha))
+    if by_cutting:
+        rows, columns = _rectangle(images.shape[2], images.shape[3], 1 - share, generator)
+        mixed = images.clone()
+        mixed[:, :, rows, columns] = images[order][:, :, rows, columns]
+        pasted = (rows.stop - rows.start) * (columns.stop - columns.start)
+        share = 1 - pasted / (images.shape[2] * images.shape[3])
+    else:
+        mixed = torch.lerp(images[order], images, share)
+    classes = F.one_hot(labels, num_classes).float()
+    return mixed, torch.lerp(classes[order], classes, share)
+
+
+def _rectangle(height: int, width: int, area: float, generator: torch.Generator) -> tuple[slice, slice]:
+    """Rows and columns of a rectangle of this share of the area and the image's shape; uniform centre."""
+    centre = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    spans = []
+    for length, place in zip((height, width), centre, strict=True):
+        half = int(length * math.sqrt(area)) // 2
+        middle = int(length * place)
+        spans.append(slice(max(0, middle - half), min(length, middle + half)))
+    return spans[0], spans[1]

@@ -1,7 +1,8 @@
-"""RandAugment (Cubuk 2020, arXiv:1909.13719) and TrivialAugment (Müller 2021, arXiv:2103.10158), batched.
+"""RandAugment (Cubuk 2020, arXiv:1909.13719), TrivialAugment (Müller 2021, arXiv:2103.10158), colour jitter.
 
-Operations, strengths and rounding are torchvision's defaults: two of fourteen operations at strength 9 of 30,
-or one at a random strength from wider ranges.
+For whole batches of uint8 images. Operations, strengths and rounding are torchvision's defaults: two of
+fourteen operations at strength 9 of 30, or one at a random strength from wider ranges. Colours are clipped to
+0..255 and rounded down after each change.
 """
 
 import math
@@ -12,16 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cnnpool.data.colors import brightness, contrast, saturation, sharpness
 from cnnpool.data.draws import Draws
 
+GREY = (0.2989, 0.587, 0.114)  # Weights of red, green and blue
 Policy = Literal["randaugment", "trivialaugment"]
 BINS = 30
-STRENGTH = 9
-"""Strength of RandAugment, in ``BINS``."""
+STRENGTH = 9  # Strength of RandAugment, in ``BINS``
 OPERATIONS = {"randaugment": 2, "trivialaugment": 1}
-Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-"""Takes images, the strength (0 to 1) and sign of each, and whether ranges are wide."""
+Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]  # (images, strength 0 to 1, sign, wide ranges)
 
 
 def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
@@ -119,9 +118,7 @@ def _identity(x: Tensor) -> Tensor:
 def _warp(x: Tensor, theta: Tensor) -> Tensor:
     """For each output pixel, the pixel of ``x`` nearest to its position under ``theta``; black outside.
 
-    Args:
-        x: images, (N, C, H, W), uint8.
-        theta: (N, 2, 3): from (x, y, 1) in the result to (x, y) in the image, in pixels from the centre.
+    ``theta``, (N, 2, 3), takes (x, y, 1) in the result to (x, y) in the image, in pixels from the centre.
     """
     height, width = x.shape[2:]
     theta[:, 0, 1] *= height / width
@@ -130,6 +127,66 @@ def _warp(x: Tensor, theta: Tensor) -> Tensor:
     theta[:, 1, 2] *= 2 / height
     grid = F.affine_grid(theta.to(x.device), list(x.shape), align_corners=False)
     return F.grid_sample(x.float(), grid, mode="nearest", align_corners=False).to(torch.uint8)
+
+
+def brightness(x: Tensor, factor: Tensor) -> Tensor:
+    """Each image of ``x``, (N, C, H, W) of uint8, times its ``factor``, (N,): 0 gives black."""
+    return _whole(x.float() * _column(factor, x))
+
+
+def contrast(x: Tensor, factor: Tensor) -> Tensor:
+    """Each image blended with its mean grey: 0 gives a plain image, 1 the image, 2 twice the contrast."""
+    return _blend(x, grey(x).mean((1, 2, 3), keepdim=True), factor)
+
+
+def saturation(x: Tensor, factor: Tensor) -> Tensor:
+    """Each image blended with its grey version; images of one channel stay as they are."""
+    return x if x.shape[1] == 1 else _blend(x, grey(x), factor)
+
+
+def sharpness(x: Tensor, factor: Tensor) -> Tensor:
+    """Each image blended with its blurred version (3x3, the centre five times), the border left alone."""
+    if min(x.shape[2:]) < 3:
+        return x
+    kernel = torch.ones(3, 3, device=x.device)
+    kernel[1, 1] = 5
+    channels = x.shape[1]
+    blurred = x.float()
+    inner = F.conv2d(blurred, (kernel / kernel.sum()).expand(channels, 1, 3, 3), groups=channels)
+    blurred[:, :, 1:-1, 1:-1] = inner.round_()
+    return _blend(x, blurred, factor)
+
+
+def color_jitter(x: Tensor, draws: Draws, strength: float) -> Tensor:
+    """Brightness, contrast, saturation, in this order, times factors of 1 - ``strength`` to 1 + ``strength``.
+
+    torchvision also draws the order.
+    """
+    factors = 1 + strength * (2 * draws.rand(3).float().T - 1)
+    for change, factor in zip((brightness, contrast, saturation), factors.to(x.device), strict=True):
+        x = change(x, factor)
+    return x
+
+
+def grey(x: Tensor) -> Tensor:
+    """The grey version of each image, (N, 1, H, W), float32, rounded down."""
+    if x.shape[1] == 1:
+        return x.float()
+    weights = torch.tensor(GREY, device=x.device).view(1, 3, 1, 1)
+    return (x.float() * weights).sum(1, keepdim=True).floor_()
+
+
+def _blend(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+    # Keep equal values: a weighted sum would round them down.
+    return _whole(other + (x.float() - other) * _column(factor, x))
+
+
+def _column(factor: Tensor, x: Tensor) -> Tensor:
+    return factor.to(x.device, torch.float32).view(-1, 1, 1, 1)
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x.clamp_(0, 255).to(torch.uint8)
 
 
 TABLE: dict[str, Operation] = {

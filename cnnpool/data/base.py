@@ -23,15 +23,7 @@ PositiveShare = Annotated[float, Gt(0), Le(1)]
 
 
 class Split:
-    """Images and their classes, in memory or read from disk.
-
-    Args:
-        images: uint8, (N, C, H, W), stored in channels_last memory format; or rows to read them from.
-        labels: int64, (N,), each the index of a class.
-
-    Raises:
-        ValueError: if types or counts do not fit.
-    """
+    """Images, uint8 (N, C, H, W) in channels_last or rows to read them from, and classes, int64 (N,)."""
 
     def __init__(self, images: Tensor | Rows, labels: Tensor):
         if isinstance(images, Rows):
@@ -62,11 +54,10 @@ class Split:
 
     @property
     def pixels(self) -> Tensor:
-        """All images as stored in memory, (N, H, W, C), contiguous."""
+        """All images as stored, (N, H, W, C), contiguous."""
         return self.rows.whole()
 
     def to(self, device: torch.device) -> "Split":
-        """The same images and labels in the memory of ``device``."""
         return Split(InMemory(self.pixels.to(device)), self.labels.to(device))
 
     def take(self, index: Tensor) -> "Split":
@@ -81,12 +72,11 @@ def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Spl
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """A data set as published: its classes, its training images and its official test images.
+    """A data set as published.
 
     Args:
         classes: their names; a label is an index into them.
-        train, test: the images.
-        val: validation images, if they are published separately from the training images.
+        val: validation images, if they are published apart.
         notes: remarks for the user on how the images were read, one sentence each.
         skipped: unreadable files that were left out -> reason.
         known_sha256: its identity if that is known without reading all pixels.
@@ -108,7 +98,6 @@ class Raw:
 
     @property
     def in_memory(self) -> bool:
-        """Whether all pixels are held in memory."""
         return all(split.rows.in_memory for split in self.splits.values())
 
     @cached_property
@@ -127,10 +116,10 @@ class Raw:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Location of a data set, and how it is split and batched; ``read`` loads it into memory.
+    """Location of a data set, and how it is split and batched; ``read`` loads it.
 
-    A subclass is an entry of ``DATASETS``: its fields are the keys of the data set's YAML. An installed
-    package adds its own through an entry point of the group ``cnnpool.datasets``.
+    A subclass is an entry of ``DATASETS`` or of the entry points ``cnnpool.datasets``: its fields are the
+    keys of the data set's YAML.
 
     Args:
         root: folder of the data; ``~`` is the home folder.
@@ -181,8 +170,7 @@ class Source:
         """(H, W) of the crop that a network sees; None for the whole image."""
         return None
 
-    by_class: ClassVar[bool] = True
-    """Whether a run reports the accuracy on each class, which clutters the tables of well-known data."""
+    by_class: ClassVar[bool] = True  # Whether a run reports accuracy by class, which clutters tables
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
@@ -193,9 +181,5 @@ class Source:
             )
 
     def read(self) -> Raw:
-        """The data set as published.
-
-        Raises:
-            DataError: if files are missing, damaged or inconsistent.
-        """
+        """The data set as published; a DataError if files are missing, damaged or inconsistent."""
         raise NotImplementedError

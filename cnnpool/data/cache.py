@@ -1,7 +1,6 @@
 """Decoded images cached on disk: written atomically, accepted if unchanged or if the digest matches.
 
-The pixels are one uint8 file, row after row; ``.npz`` beside it has the labels, the statistics of each
-row, and a description with the digest of everything.
+The pixels are one uint8 file; ``.npz`` beside it has labels, statistics, and the digest of everything.
 """
 
 import json
@@ -29,8 +28,7 @@ from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
 Stream = Literal["auto"] | bool
-SHARE = 4
-"""A data set is held in memory by default if it takes at most 1/``SHARE`` of the free memory."""
+SHARE = 4  # A data set is held in memory by default if it takes at most 1/``SHARE`` of the free memory
 NOT_KEPT = "cannot keep decoded images in %s (%s)"
 
 _log = logging.getLogger(__name__)
@@ -40,11 +38,8 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
     """The data cached in ``path`` under ``key``, else the result of ``make``, which is then cached.
 
     One of several processes makes it while the others wait. ``make`` gets the file to write pixels to, or
-    None if nothing can be written; pixels outside that file are not cached. ``stream`` is true to hold no
-    pixels in memory, false to hold all, auto to hold what fits easily.
-
-    Raises:
-        DataError: if images to be held in memory do not fit.
+    None if nothing can be written. ``stream`` is true to hold no pixels in memory, false to hold all, auto to
+    hold what fits easily; a DataError if what must be held does not fit.
     """
     if raw := _load(path, key, stream):
         return raw
@@ -102,10 +97,7 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
 
 
 def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
-    """Describe ``raw``, whose pixels are in ``part``, and rename both files. Requires the lock.
-
-    A process killed here leaves the old pair, or a pair with a wrong digest.
-    """
+    """Describe ``raw``, whose pixels are in ``part``, and rename both: killed here, the digest is wrong."""
     raw = replace(raw, known_sha256=raw.sha256)
     arrays: dict[str, Any] = {}
     for name, split in raw.splits.items():
@@ -136,13 +128,9 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
 def decoded_rows(
     pictures: Pictures, headers: Mapping[int, Header], shape: Shape, part: Path | None
 ) -> tuple[Rows, dict[int, str]]:
-    """Decode the readable images in ``headers`` into rows of the file ``part`` or, if needed, into memory.
+    """Decode images into rows of the file ``part`` or, without room, into memory: (H, W, C) each, in order.
 
-    Returns:
-        The rows, (H, W, C) each, in the order of ``headers``, and by index why the others cannot be read.
-
-    Raises:
-        DataError: if neither has room, or the disk fails.
+    Also returns, by index, why the others cannot be read.
     """
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     sums: list[np.ndarray] = []

@@ -7,15 +7,13 @@ from functools import partial
 
 import torch
 
-from cnnpool.data.augment import CHANGES, augment
+from cnnpool.data.augment import CHANGES, augment, mix
 from cnnpool.data.base import Raw, Source, Split
 from cnnpool.data.draws import seed_of, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
-from cnnpool.data.mix import mix
 
-LIMIT = 1
-"""Distinguishes the draw of ``limit`` from that of the validation cut."""
+LIMIT = 1  # Distinguishes the draw of ``limit`` from that of the validation cut
 EVAL_IMAGES, EVAL_SIDE = 512, 64
 """Images of a validation or test batch up to this side; larger images fill as many pixels."""
 
@@ -25,8 +23,6 @@ class Dataset:
     """The training, validation and test images of a run.
 
     Args:
-        name: as in ``DATASETS``.
-        classes: their names; a label is an index into them.
         train: the training images left after the validation cut, and after ``limit``.
         val: cut from the training images by ``seed``, stratified by class, or published apart; may be empty.
         test: the published test images, untouched.
@@ -34,7 +30,7 @@ class Dataset:
         sha256: identity of the published data (and of ``limit``, if it takes effect), whatever the seed.
         seed: of the validation cut and the batches.
         source: the options it was built with.
-        notes, skipped: as in ``Raw``.
+        name, classes, notes, skipped: as in ``DATASETS`` and ``Raw``.
     """
 
     name: str
@@ -137,10 +133,6 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     """Read ``source`` and split it: validation by ``seed``, then ``limit`` in a separate order.
 
     Separately published validation images are used whole, or left out if ``val_size`` is 0.
-
-    Raises:
-        DataError: if the files are missing, damaged or inconsistent.
-        ValueError: if an option does not fit the data.
     """
     raw = source.read()
     _check(name, raw)
@@ -177,10 +169,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
 
 
 def digest(raw: Raw, source: Source) -> str:
-    """Identity of the images and labels used by runs with the options of ``source``.
-
-    Only the options ``limit`` and ``limit_seed`` matter, where they take effect.
-    """
+    """Identity of the images that runs of ``source`` use: the data's, and ``limit`` where it takes effect."""
     if source.limit is None or source.limit >= len(raw.train) - _cut_size(raw, source):
         return raw.sha256
     text = f"{raw.sha256} limit={source.limit} limit_seed={source.limit_seed}"

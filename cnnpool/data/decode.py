@@ -22,23 +22,15 @@ SUFFIXES = frozenset(
 )
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """Formats that are opened, whatever a file's name: some of Pillow's formats run other programs."""
-GAP = 3
-"""Images are read at a reduced size with at least this many times the requested pixels in H and W."""
-STRIP = 1 << 20
-"""Number of pixels converted at once."""
-BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
-"""Bytes per pixel in memory; 4 in all other modes."""
-TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}
-"""Quarter turns, counterclockwise, that a picture of each EXIF orientation needs."""
-MIRRORED = (2, 4, 5, 7)
-"""Orientations in which left and right change places after the turns."""
-SIDEWAYS = (5, 6, 7, 8)
-"""Orientations in which height and width change places."""
-MADE_BY = f"2 {PIL.__version__} {torch.__version__}"
-"""Versions that affect decoded pixels: when they change, cached pixels are decoded again."""
+GAP = 3  # Images are read at a reduced size of at least this many times the requested H and W
+STRIP = 1 << 20  # Number of pixels converted at once
+BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # Bytes per pixel in memory; 4 in all other modes
+TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}  # EXIF orientation -> counterclockwise quarter turns
+MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places after the turns
+SIDEWAYS = (5, 6, 7, 8)  # Orientations in which height and width change places
+MADE_BY = f"2 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
 Size = tuple[int, int]
-Picture = str | bytes | Image.Image
-"""A file's path, its content, or an image decoded elsewhere."""
+Picture = str | bytes | Image.Image  # A file's path, its content, or an image decoded elsewhere
 
 
 class Header(NamedTuple):
@@ -103,16 +95,11 @@ def read_header(picture: Picture) -> Header:
 
 
 def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
-    """The pixels of an image, uint8, (H, W, C). May raise any exception, depending on the format.
+    """The pixels of an image, uint8, (H, W, C): 3 channels for colour, 1 for grey. May raise any exception.
 
     Its central part with the aspect ratio of ``size``, to the nearest pixel, is resized with antialiasing
     (bicubic). Much larger images are first averaged over whole numbers of pixels, JPEGs during decoding.
     Transparency is laid over white; 16 bits are reduced to 8, v / 257 rounded.
-
-    Args:
-        picture: the image.
-        size: (H, W).
-        channels: 3 for colour, 1 for grey.
     """
     with opened(picture) as image:
         orientation, full, scale = 1, image.size, 1.0

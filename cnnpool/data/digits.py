@@ -24,9 +24,8 @@ class Digits(Source):
     """1,797 handwritten digits of 8x8 pixels in 17 greys (Alpaydin and Kaynak 1998, UCI), enlarged to 28x28.
 
     There is no official split: 360 fixed images, stratified by class, are the test images. The same people
-    wrote both parts, so accuracies are higher than for unseen writers, and not comparable with published
-    figures. Images are enlarged by bilinear interpolation between pixel centres, in integers, identically on
-    every machine. ``root`` and ``download`` are accepted but not needed.
+    wrote both parts, so accuracies are not comparable with published figures. ``root`` and ``download`` are
+    accepted but not needed.
 
     Args:
         size: H and W, 8 to 512.
@@ -51,8 +50,8 @@ class Digits(Source):
 def enlarge(images: np.ndarray, size: int) -> np.ndarray:
     """Bilinear resizing of (N, n, n) images of values 0..16 to (N, size, size) of 0..255; halves round up.
 
-    As ``interpolate(mode="bilinear", align_corners=False)``: the centre of output pixel i is at
-    (2i + 1) n / (2 size) - 1/2. Weights are multiples of 1/(2 size), so the sums are exact.
+    As ``interpolate(mode="bilinear", align_corners=False)``, in integers: weights are multiples of
+    1/(2 size), so the sums are exact on every machine.
     """
     n, unit = images.shape[-1], 2 * size
     position = np.clip((2 * np.arange(size) + 1) * n - size, 0, (n - 1) * unit)

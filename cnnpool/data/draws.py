@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 divided by the golden ratio: the step of SplitMix64."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: the step of SplitMix64
 
 
 def generator(*words: int) -> torch.Generator:
@@ -26,10 +25,6 @@ class Draws:
 
     SplitMix64 (Steele 2014, doi:10.1145/2660193.2660195) with a stream per image. torch and numpy have
     seeded generators, but none that draws for many seeds at once.
-
-    Args:
-        seed, epoch: of the training.
-        index: indices of the images in their split, (B,) of int64.
     """
 
     def __init__(self, seed: int, epoch: int, index: Tensor):
@@ -61,9 +56,9 @@ def _scrambled(z: np.ndarray) -> np.ndarray:
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order of the images, (N,); every prefix has each class in proportion, to within one.
+    """A random order of the images, (N,), sorted by random rank within the class over the class's size.
 
-    An image's position is its random rank within its class, divided by the class's size.
+    So every prefix has each class in proportion, to within one.
     """
     order = torch.randperm(len(labels), generator=generator(seed))
     shuffled = labels[order]
@@ -77,10 +72,7 @@ def stratified(labels: Tensor, *, seed: int) -> Tensor:
 
 
 def cut(labels: Tensor, share: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Split the images of a data set into two sorted parts: (the rest, ``share`` of each class).
-
-    A class of at least two images has at least one in each part; a single image goes to the first.
-    """
+    """Two sorted parts: (the rest, ``share`` of each class), both with each class of at least two images."""
     taken = []
     for label in labels.unique():
         own = (labels == label).nonzero()[:, 0]

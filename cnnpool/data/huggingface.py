@@ -17,16 +17,14 @@ from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
 IMAGES = ("image", "img")
-LABELS = ("label", "labels", "target", "class")
-"""Usual names of label columns whose type is not informative."""
+LABELS = ("label", "labels", "target", "class")  # Usual names of columns whose type says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFace(ImageSource):
     """A data set of the Hugging Face hub, or local files, read by the package ``datasets``.
 
-    Requires ``pip install 'cnnpool[huggingface]'``. The library downloads to its own cache (``HF_HOME``);
-    decoded images are cached in ``<root>/.cnnpool-cache``, and decoded again when the library's files change.
+    Requires ``pip install 'cnnpool[huggingface]'``. The library downloads to its own cache (``HF_HOME``).
 
     Args:
         path: name on the hub, such as ``ylecun/mnist``; or a folder of images or Parquet files; or a file.

@@ -28,15 +28,8 @@ Listing = dict[str, list[str]]
 class ImageFolder(ImageSource):
     """Images in ``<root>/train/<class>/`` and ``<root>/test/<class>/``, or just in ``<root>/<class>/``.
 
-    ``training/`` and ``testing/`` mean the same, in any case. A third folder ``val/`` (``valid/``,
-    ``validation/``) has the validation images, which are otherwise cut from the training images; without a
-    test folder it has the test images. If there is neither, ``test_size`` of each class is held out for the
-    test, by ``split_seed``, so that all runs share the same test images whatever their seed.
-
-    The classes are the folders of train/, in alphabetical order. Folders within a class are read too, and
-    links followed. Hidden files, and files without an image's extension, are ignored and counted.
-    Decoded images are cached in ``<root>/.cnnpool-cache`` or, if that is not writable, in
-    ``$XDG_CACHE_HOME/cnnpool``, and decoded again when a name, size or time of a file changes.
+    ``val/`` has the validation images or, without a test folder, the test images. Without both,
+    ``test_size`` of each class is held out for the test by ``split_seed``, the same for all seeds.
 
     Args:
         channels: 3 for colour, 1 for grey.
@@ -69,9 +62,6 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
     """Every image below ``root`` by split and class, sorted by path within a class, and notes on the folders.
 
     The splits are train, test and perhaps val, or train alone if the test images are yet to be cut.
-
-    Raises:
-        DataError: if images are missing, a folder cannot be read, or links form a cycle.
     """
     ignored: Counter[str] = Counter()
     folders, images = _entries(root, ignored)

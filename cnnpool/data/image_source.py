@@ -55,11 +55,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(Source):
-    """Images of any size; ``origin`` locates them.
-
-    Only the first frame of an animation is used, transparency is laid over white, where line drawings stay
-    visible, the camera's orientation is applied, colour profiles are not, 16 bits are reduced to 8. An image
-    of another size is cropped to the central part of that shape and resized with antialiasing.
+    """Images of any size; ``origin`` locates them, and docs/images.md says how they are read.
 
     Args:
         channels: 3 for colour, 1 for grey; null for grey if the first image is grey.
@@ -99,11 +95,7 @@ class ImageSource(Source):
 
     @abstractmethod
     def origin(self) -> Origin:
-        """Locate the images.
-
-        Raises:
-            DataError: if they are missing.
-        """
+        """Locate the images; a DataError if they are missing."""
 
     def read(self) -> Raw:
         origin = self.origin()
@@ -203,11 +195,7 @@ def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
 
 
 def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
-    """A note on the unreadable images, which are listed in a file beside the decoded ones.
-
-    Raises:
-        DataError: if they must not be skipped.
-    """
+    """A note on unreadable images, listed in a file beside the decoded ones; a DataError unless ``skip``."""
     listed = origin.folder / "unreadable.txt"
     try:
         listed.parent.mkdir(parents=True, exist_ok=True)

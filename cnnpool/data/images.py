@@ -16,17 +16,14 @@ from cnnpool.data.threads import Budget, in_threads
 from cnnpool.system.load import usable
 from cnnpool.system.progress import Progress
 
-LARGEST = 512
-"""Largest H and W of an automatically chosen size, in pixels."""
+LARGEST = 512  # Largest H and W of an automatically chosen size, in pixels
 GIB = 1 << 30
 MEGA = 10**6
 GREY = ("1", "L", "LA", "I", "I;16")
-AHEAD = 256
-"""Most images read in advance."""
+AHEAD = 256  # Most images read in advance
 
 Made = TypeVar("Made")
-_budget = Budget(3 << 28)
-"""Bytes of the files decoded at the same time, before they are reduced."""
+_budget = Budget(3 << 28)  # Bytes of the files decoded at the same time, before they are reduced
 
 
 class Items(Protocol):
@@ -41,7 +38,7 @@ class Pictures:
     """The images of all parts of a data set, one part after another.
 
     Args:
-        items: images with their labels, read by several threads at once.
+        items: data set of (image, label), read by several threads at once.
         counts: part -> number of images, in the order train, val, test; only train if a test must be cut.
         classes: their names, by label; a label without a name is named by its number.
         title: name of the data set, in messages on images without a path.
@@ -49,11 +46,10 @@ class Pictures:
 
     def __init__(self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
         self.items, self.counts, self.classes, self.title = items, counts, classes, title
-        self.labels = np.full(len(items), -1, np.int64)
-        """-1 for an image that has not been opened yet."""
+        self.labels = np.full(len(items), -1, np.int64)  # -1 for an image that has not been opened yet
 
     def open(self, place: int) -> Picture:
-        """Open the image at ``place`` and store its label. May raise any exception, by the data set."""
+        """Open the image at ``place`` and store its label. May raise any exception."""
         picture, label = self.items[place]
         if label is None or int(label) < 0:
             raise DataError(f"{self._named(place, picture)} has no label")
@@ -82,11 +78,7 @@ class Pictures:
         return picture if isinstance(picture, str) else f"image {place} of {self.title}"
 
     def attempt(self, place: int, work: Callable[[Picture], Made]) -> Made | str:
-        """``work`` on the image at ``place``, or why that cannot be read.
-
-        Raises:
-            DataError: if the file is not the cause.
-        """
+        """``work`` on the image at ``place``, or why that fails; a DataError if the file is not the cause."""
         try:
             return work(self.open(place))
         except DataError:
@@ -131,11 +123,7 @@ def survey(
 def decoded(
     pictures: Pictures, headers: Mapping[int, Header], shape: Shape, workers: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray] | str]:
-    """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order.
-
-    Raises:
-        DataError: if memory is short or a disk fails.
-    """
+    """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order."""
 
     def pixels_and_sums(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
         pixels = decode(picture, shape[:2], shape[2])
@@ -150,11 +138,7 @@ def decoded(
 
 
 def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
-    """(H, W) of most images, and why it was chosen.
-
-    Raises:
-        ValueError: if fewer than half have one size, or it is larger than ``LARGEST``.
-    """
+    """(H, W) of at least half of the images, up to ``LARGEST``, and why it was chosen; else a ValueError."""
     counts = Counter(sizes)
     size = max(counts, key=lambda s: (counts[s], s))
     if 2 * counts[size] < len(sizes):

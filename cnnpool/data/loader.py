@@ -13,25 +13,21 @@ from cnnpool.data.base import Split
 from cnnpool.data.draws import Draws, generator
 from cnnpool.data.threads import in_threads
 
-SLOW = 1 << 21
-"""Number of values of a batch, as read, from which on a thread prepares it."""
-Item = tuple[int, int]
-"""(epoch, index) of an image."""
-Batch = tuple[Tensor, Tensor]
-"""Images (B, C, H, W), normalised, and labels (B,), or shares of classes (B, num_classes)."""
+SLOW = 1 << 21  # Number of values of a batch, as read, from which on a thread prepares it
+Item = tuple[int, int]  # (epoch, index) of an image
+Batch = tuple[Tensor, Tensor]  # Normalised images (B, C, H, W); labels (B,), or shares (B, num_classes)
 
 
 class ImageDataset(Dataset[Batch]):
     """Normalised images of a split by (epoch, index), one batch at a time.
 
-    The augmentation of an image is a function of (seed, epoch, index) alone, computed for a batch at once, so
-    the order, the number of workers or processes, and interruptions do not change it. The
-    partners of Mixup and CutMix are images of the same batch.
+    The augmentation of an image is a function of (seed, epoch, index) alone, computed for a batch at once,
+    so the order, the number of workers or processes, and interruptions do not change it. The partners of
+    Mixup and CutMix are images of the same batch.
 
     Args:
         split: the images.
-        mean: subtracted from each channel, (C,), in units where white is 1.
-        std: each channel is divided by it, (C,), > 0.
+        mean, std: subtracted from each channel, and its divisor, (C,), in units where white is 1.
         seed: of the augmentation.
         augment: changes images, (N, C, H', W') of uint8, by the draws of each, to (N, C, H, W); None to take
             their central part.
@@ -84,7 +80,6 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def device(self) -> torch.device:
-        """Device on which batches are made."""
         return self._scale.device
 
     def ahead(self, batch_size: int) -> int:
@@ -119,7 +114,6 @@ class EpochSampler(DistributedSampler[Item]):
 
     Args:
         images: number of them, >= 1.
-        seed: of the orders.
         shuffle: a new order every epoch; false for the original order.
         shard: (rank, world): every world-th image of the order, from rank on. Shuffled shards are of equal
             length (up to world - 1 images are dropped), others cover all.
@@ -139,8 +133,7 @@ class EpochSampler(DistributedSampler[Item]):
         super().__init__(range(images), world, rank, shuffle, seed)  # type: ignore[arg-type]
         own = (images + (0 if shuffle else world - 1 - rank)) // world
         self.images, self.length = images, own // multiple * multiple
-        self.start = 0
-        """Images of the epoch that the next iteration skips, because they were returned before."""
+        self.start = 0  # Images of the epoch that the next iteration skips: they were returned before
 
     def __len__(self) -> int:
         return self.length
@@ -167,9 +160,6 @@ class Loader(DataLoader[Batch]):
     starts an iteration before it sets the epoch. Slow batches are prefetched by a thread, which needs no
     copy of the images and starts no process: with two worker processes, images of a folder arrived at 0.5 to
     0.9 times the rate (two cores, 960 photographs).
-
-    Raises:
-        ValueError: if there would be no batch.
     """
 
     dataset: ImageDataset
@@ -201,15 +191,11 @@ class Loader(DataLoader[Batch]):
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """The position: the epoch and the number of batches returned in it."""
+        """The epoch, and the number of batches returned in it."""
         return {"epoch": self.sampler.epoch, "batch": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resume after the batches counted in ``state``; after a whole epoch, with the next one.
-
-        Raises:
-            ValueError: if an epoch has fewer batches than that.
-        """
+        """Resume after the batches counted in ``state``; after a whole epoch, with the next one."""
         epoch, batch = state["epoch"], state["batch"]
         if not 0 <= batch <= len(self):
             raise ValueError(

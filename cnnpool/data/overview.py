@@ -9,14 +9,10 @@ from cnnpool.data.rows import copies
 
 _log = logging.getLogger(__name__)
 
-LEFT_OUT = 0.1
-"""Share of the training images left out of an epoch's batches that is reported."""
-STRONG = 5
-"""Ratio of the largest to the smallest class's training images from which on there is a warning."""
-LONGEST = 16
-"""Most classes listed, the largest ones."""
-_described: set[tuple[str, tuple[str, ...]]] = set()
-"""Data sets described by this process: the jobs of a sweep mostly share theirs."""
+LEFT_OUT = 0.1  # Share of the training images left out of an epoch's batches that is reported
+STRONG = 5  # Ratio of the largest to the smallest class from which on there is a warning
+LONGEST = 16  # Most classes listed, the largest ones
+_described: set[tuple[str, tuple[str, ...]]] = set()  # Those logged by this process
 
 
 def tell(dataset: Dataset) -> None:

@@ -22,10 +22,8 @@ from cnnpool.data.errors import DataError, DownloadError
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-TIMEOUT_S = 60
-"""Seconds without data after which a server is given up."""
-LARGEST = 1 << 28
-"""Largest size of a file of the four built-in data sets, in bytes; the largest, CIFAR's, has 170 million."""
+TIMEOUT_S = 60  # Seconds without data after which a server is given up
+LARGEST = 1 << 28  # Most bytes of a built-in data set's file; the largest, CIFAR's, has 170 million
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
@@ -37,22 +35,13 @@ class Published(Source):
     """
 
     by_class: ClassVar[bool] = False
-    title: ClassVar[str]
-    """Name of the class in ``torchvision.datasets``."""
-    folder: ClassVar[str]
-    """Folder of its files, below the root."""
-    classes: ClassVar[tuple[str, ...]] = ()
-    """Names of the classes; empty for torchvision's."""
-    sha256: ClassVar[str | None] = None
-    """Identity of the data set, see ``Raw.sha256``; None if unknown, or if torchvision checks all files."""
+    title: ClassVar[str]  # Name of the class in ``torchvision.datasets``
+    folder: ClassVar[str]  # Folder of its files, below the root
+    classes: ClassVar[tuple[str, ...]] = ()  # Names of the classes; empty for torchvision's
+    sha256: ClassVar[str | None] = None  # See ``Raw.sha256``; None if torchvision checks all files
 
     def read(self) -> Raw:
-        """The data set, unpacked or downloaded first if files are missing or damaged.
-
-        Raises:
-            DataError: if files are missing or damaged and may not be downloaded.
-            DownloadError: if they could not be downloaded.
-        """
+        """The data set, unpacked or downloaded first if files are missing or damaged; else a DataError."""
         root = Path(self.root).expanduser()
         return obtained(
             self.title,
@@ -149,7 +138,7 @@ def obtained(
     largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
-    """The result of ``read``, if needed after unpacking archives or downloading files.
+    """The result of ``read``, if needed after unpacking archives or downloading files; else a DataError.
 
     Args:
         title: name of the data set.
@@ -160,10 +149,6 @@ def obtained(
         archives: returns the published ones, each with its MD5 sum; called only if ``read`` failed.
         largest: most bytes of a file; writing more fails. None for any size.
         remedy: advice for the user if nothing can be tried.
-
-    Raises:
-        DataError: in one line, if it cannot be read.
-        DownloadError: likewise, if the download did not help.
     """
     try:
         return read()
@@ -194,11 +179,7 @@ def obtained(
 
 
 def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iterator[Callable[[], object]]:
-    """Steps that unpack the archives that exist and are intact.
-
-    Raises:
-        DataError: for a damaged archive that may not be downloaded.
-    """
+    """Steps that unpack the archives that are intact; a DataError for a damaged one without download."""
     from torchvision.datasets import utils
 
     for path, md5 in archives:

@@ -13,10 +13,8 @@ from torch import Tensor
 
 from cnnpool.data.errors import DataError
 
-Shape = tuple[int, int, int]
-"""(H, W, C) of every image."""
-CHUNK = 1 << 24
-"""Bytes read at once when all rows are read in order."""
+Shape = tuple[int, int, int]  # (H, W, C) of every image
+CHUNK = 1 << 24  # Bytes read at once when all rows are read in order
 
 
 class Rows(ABC):
@@ -30,11 +28,7 @@ class Rows(ABC):
 
     @abstractmethod
     def read(self, index: Tensor) -> Tensor:
-        """The rows at ``index``, (B,) of int64, as a fresh tensor (B, H, W, C).
-
-        Raises:
-            DataError: if they can no longer be read.
-        """
+        """The rows at ``index``, (B,) of int64, as a fresh tensor (B, H, W, C)."""
 
     @abstractmethod
     def take(self, index: Tensor | slice) -> "Rows":
@@ -127,13 +121,10 @@ class Stored(Rows):
 
 
 class File:
-    """Rows stored one after another in a file, read by position from any thread; closed when unreferenced.
+    """Rows one after another in a file, read by position from any thread; closed when unreferenced.
 
     Not memory-mapped: mapped pages count as memory of the process, and a file truncated by another program
     would kill it.
-
-    Raises:
-        OSError: if it cannot be opened.
     """
 
     def __init__(self, path: Path):
@@ -142,11 +133,7 @@ class File:
         weakref.finalize(self, os.close, self.descriptor)
 
     def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
-        """The rows at ``places``, (B,), as (B, H, W, C) of uint8.
-
-        Raises:
-            DataError: if they can no longer be read.
-        """
+        """The rows at ``places``, (B,), as (B, H, W, C) of uint8; a DataError if they are gone."""
         pixels = np.empty((len(places), *shape), np.uint8)
         # Read neighbours in the file together.
         cuts = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
@@ -175,10 +162,7 @@ def sums_of(pixels: np.ndarray) -> np.ndarray:
 
 
 def copies(rows: Rows, others: Rows) -> int:
-    """Number of ``rows`` that equal one of ``others`` bit for bit; both in memory, or neither.
-
-    Rows whose keys do not occur among the others are not read.
-    """
+    """Number of ``rows`` that equal one of ``others`` bit for bit; only rows with equal keys are read."""
     keys = [[key.tobytes() for key in each.keys().contiguous().numpy()] for each in (rows, others)]
     common = set(keys[0]) & set(keys[1])
     found = []

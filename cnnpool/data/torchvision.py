@@ -32,18 +32,15 @@ def _variants(key: str, *values: str) -> Mapping[str, Arguments]:
 
 BY_FLAG: Mapping[str, Arguments] = {"train": {"train": True}, "test": {"train": False}}
 TRAIN_TEST, THREE = _by_split("train", "test"), _by_split("train", "val", "test")
-TRAIN_VAL = _by_split("train", "val")
-"""The validation images are the only labelled ones besides the training images."""
-WHOLE: Mapping[str, Arguments] = {"train": {}}
-"""There is no published test set."""
+TRAIN_VAL = _by_split("train", "val")  # Only training and validation images have labels
+WHOLE: Mapping[str, Arguments] = {"train": {}}  # There is no published test set
 
 
 @dataclass(frozen=True)
 class TorchvisionSet:
     """A class of ``torchvision.datasets``: its files below the root, and the arguments of its parts.
 
-    ``variants`` has further arguments by name, the first being the default; ``manual`` says where to get
-    files that torchvision does not download.
+    ``variants`` are further arguments by name, the default first; ``manual`` says where to get the files.
     """
 
     files: tuple[str, ...]
@@ -102,9 +99,8 @@ SETS = {
 class Torchvision(ImageSource):
     """A classification data set of torchvision, such as SVHN, EMNIST, STL10, Flowers102 or OxfordIIITPet.
 
-    Its files lie in ``root`` as torchvision arranges them. Its test images are the test images; if they have
-    no labels, the validation images; without both, ``test_size`` of each class. Decoded images are cached in
-    ``<root>/.cnnpool-cache``, and decoded again when a name, size or time of a file changes.
+    Its files lie in ``root`` as torchvision arranges them. Without labelled test images the validation images
+    are the test images; without both, ``test_size`` of each class.
 
     Args:
         dataset: name of the class in ``torchvision.datasets``.

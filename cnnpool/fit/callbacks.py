@@ -44,9 +44,5 @@ CALLBACKS: dict[str, Callable[..., Callback]] = {
 
 
 def build(chosen: Mapping[str, Mapping[str, Any]]) -> list[Callback]:
-    """The callbacks of these names, with their options; packages add names by ``cnnpool.callbacks``.
-
-    Raises:
-        ValueError: for an unknown name or option, or a value out of range.
-    """
+    """The callbacks of these names with their options, checked; ``cnnpool.callbacks`` adds packages'."""
     return [registry.construct(CALLBACKS, "callbacks", name, **options) for name, options in chosen.items()]

@@ -21,8 +21,7 @@ from cnnpool.system.signals import Signals, Stopped
 class SafeCheckpointIO(CheckpointIO):
     """Saves and loads through ``cnnpool.run_folder.checkpoint``.
 
-    Lightning's own uses the temporary folder, which may be another file system, and torch.load does
-    not compare the archive's checksums.
+    Lightning's own uses the temporary folder, which may be another file system, and compares no checksums.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
@@ -41,17 +40,11 @@ class SafeCheckpointIO(CheckpointIO):
 class Checkpoints(Checkpoint):
     """``last.ckpt`` to resume from, ``previous.ckpt`` before it, ``best.ckpt`` for its weights.
 
-    ``best.ckpt`` is written after epochs with the best validation accuracy so far. Weights that
-    are not finite are never written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so
-    that a checkpoint includes their decisions, such as an early stop.
-
-    Its state is the part of the run's final record that must survive a restart.
-
-    Args:
-        out: the run's folder.
-        name: the run's own random name.
-        record: of the run; None in all processes but the first.
-        signals: during training, a signal saves and stops at the end of the step or of the epoch.
+    ``best.ckpt`` is written after epochs with the best validation accuracy so far. Weights that are not
+    finite are never written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so that a
+    checkpoint includes their decisions, such as an early stop. ``name`` is the run's own random name;
+    ``record`` is None in all processes but the first. Its state is the part of the run's final record that
+    must survive a restart.
     """
 
     def __init__(self, out: Path, name: str, record: Record | None, signals: Signals):

@@ -42,8 +42,8 @@ class Prediction(NamedTuple):
 class Classifier(LightningModule):
     """Map normalised images (N, C, H, W) to logits (N, classes), and define how the network is trained.
 
-    With any ``Trainer`` it trains as ``cnnpool train`` does. All arguments but ``model`` are plain
-    names and numbers and are saved in its checkpoints, so ``load_from_checkpoint(path)`` needs nothing else.
+    With any ``Trainer`` it trains as ``cnnpool train`` does. All arguments but ``model`` are plain names and
+    numbers in its checkpoints, so ``load_from_checkpoint(path)`` needs nothing else.
 
     Args:
         network: ``model``, ``stages`` and ``readout`` as a run records them; None if ``model`` is given.
@@ -77,13 +77,10 @@ class Classifier(LightningModule):
         self.frozen = frozen_norms(self.levels, self.recipe)
         if self.recipe.channels_last:
             self.model.to(memory_format=torch.channels_last)
-        self.header: dict[str, Any] = {}
-        """Further entries of the checkpoints, in plain JSON."""
+        self.header: dict[str, Any] = {}  # Further entries of the checkpoints, in plain JSON
         self.steps = self.saved_steps = self.total_steps = 0
-        self.latest: dict[str, dict[str, float]] = {}
-        """Loss and accuracy of the last epoch, by split."""
-        self.correct: Tensor | None = None
-        """Test images that were classified correctly, (N,) of bool, in the data set's order."""
+        self.latest: dict[str, dict[str, float]] = {}  # Loss and accuracy of the last epoch, by split
+        self.correct: Tensor | None = None  # Correctly classified test images, (N,) of bool
         self._is_validated = False
         self._headed: list[str] = []
         self._sums: dict[str, Tensor] = {}
@@ -99,9 +96,7 @@ class Classifier(LightningModule):
         model: nn.Module | None = None,
         **unused: Any,
     ) -> Self:
-        """Load a classifier from a checkpoint, in evaluation mode.
-
-        The file's checksums are compared, and no code in it is executed.
+        """Load a classifier in evaluation mode; compares checksums and executes no code in the file.
 
         Args:
             checkpoint_path: a file written by a training with this class.
@@ -253,10 +248,7 @@ class Classifier(LightningModule):
             self._sums["train"] = sums
 
     def predict(self, image: str | Path | Tensor) -> Prediction:
-        """Predict the class of one image.
-
-        Args:
-            image: a file, or values of 0 to 1, (C, H, W), not normalised.
+        """The class of one image: a file, or values of 0 to 1, (C, H, W), not normalised.
 
         Raises:
             ValueError: if the classifier has no data description, or the image has other channels.
@@ -300,11 +292,7 @@ class Classifier(LightningModule):
         self._sums[split] = self._sums[split] + new if split in self._sums else new
 
     def _take(self, split: str) -> dict[str, float]:
-        """Mean loss and accuracy over the images so far, over all devices; resets the sums.
-
-        Raises:
-            DivergedError: if the loss is not finite.
-        """
+        """Mean loss and accuracy over the images so far, over all devices; resets the sums."""
         found = self._mean(self._sums.pop(split))
         if not math.isfinite(found["loss"]):
             raise DivergedError(f"the loss became {found['loss']} before step {self.steps}: lower fit.lr")

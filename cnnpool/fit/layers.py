@@ -15,12 +15,9 @@ BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 @dataclass
 class Level:
-    """The layers that work at one resolution.
+    """The layers that work at one resolution: the modules with parameters or statistics of their own.
 
-    Args:
-        modules: the modules with parameters or statistics of their own.
-        scale: their learning rate, in multiples of the recipe's.
-        trained: whether they are trained.
+    ``scale`` is their learning rate, in multiples of the recipe's.
     """
 
     modules: list[nn.Module] = field(default_factory=list)
@@ -38,10 +35,6 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
     """The layers of ``model`` by their resolution, the image's first; the last layer is a separate level.
 
     A new level begins with the first stage that makes a map smaller than all before.
-
-    Args:
-        model: run in evaluation mode and left unchanged.
-        example: images, (N, C, H, W).
     """
     found: list[Level] = [Level()]
     smallest = [example.shape[-2:].numel()]
@@ -75,11 +68,7 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
 
 
 def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
-    """The levels of ``model`` with the learning rates of ``recipe``; freezes layers as it says.
-
-    Raises:
-        ValueError: if no layer would be trained.
-    """
+    """The levels of ``model`` with the learning rates of ``recipe``; freezes layers as it says."""
     found = levels(model, example)
     if recipe.freeze >= len(found):
         raise ValueError(

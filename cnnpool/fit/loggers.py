@@ -24,12 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Guarded(Logger):
-    """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it.
-
-    Args:
-        name: its name for the user.
-        logger: Lightning's logger.
-    """
+    """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it."""
 
     def __init__(self, name: str, logger: Logger):
         super().__init__()
@@ -46,7 +41,6 @@ class Guarded(Logger):
 
     @property
     def experiment(self) -> Any:
-        """The experiment of the logger; None once it has failed."""
         return getattr(self.logger, "experiment", None)
 
     @rank_zero_only
@@ -92,11 +86,7 @@ class Guarded(Logger):
 
 @contextmanager
 def logging_to(asked: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
-    """The logger beside TensorBoard, if ``asked`` is one; it resumes if ``run`` does, and is closed.
-
-    Raises:
-        ValueError: if it cannot be opened.
-    """
+    """The logger beside TensorBoard, if ``asked`` is one; it resumes if ``run`` does, and is closed."""
     loggers = _opened(asked, run)
     status = "failed"
     try:

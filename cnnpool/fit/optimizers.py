@@ -14,8 +14,7 @@ from cnnpool.fit.layers import Level
 from cnnpool.fit.orthogonal import orthogonal
 from cnnpool.recipe import Recipe
 
-BETAS, EPS = (0.9, 0.999), 1e-8
-"""AdamW's betas and epsilon, torch's defaults."""
+BETAS, EPS = (0.9, 0.999), 1e-8  # AdamW's betas and epsilon, torch's defaults
 MOMENTUM = 0.6
 
 
@@ -24,16 +23,8 @@ class Muon(Optimizer):
 
     The gradient with Nesterov momentum 0.6 is made nearly orthogonal, as a matrix of outputs by inputs, in
     three Newton-Schulz steps, and scaled so that AdamW's rates suit it (Liu 2025, arXiv:2502.16982). torch's
-    ``Muon`` accepts only matrices, rounds them to half precision and is slower.
-
-    Args:
-        params: parameters, or groups of them as for any torch optimiser; a parameter of four
-            axes is the weight of a convolution, (O, I, kH, kW).
-        lr: learning rate.
-        weight_decay: decoupled, as in AdamW.
-
-    Raises:
-        ValueError: if ``params`` is empty.
+    ``Muon`` accepts only matrices, rounds them to half precision and is slower. Parameters of four axes are
+    weights of convolutions, (O, I, kH, kW).
     """
 
     def __init__(self, params: Iterable[Any], lr: float, weight_decay: float = 0.0):
@@ -42,7 +33,6 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step along the gradients; parameters without a gradient are unchanged."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -115,10 +105,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[Level] = ()) -> Optimizer:
     """The optimiser of ``recipe``, with weight decay only on weights of two or more axes.
 
-    Args:
-        recipe: the training recipe.
-        parameters: all parameters of the network; those without gradients are left out.
-        levels: groups with their own learning rates; empty if all are alike.
+    ``levels`` are groups with learning rates of their own, in place of all ``parameters`` alike.
     """
     parts = [(level.parameters, level.scale) for level in levels]
     groups = []

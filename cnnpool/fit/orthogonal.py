@@ -12,15 +12,12 @@ SMALLEST = 1e-7
 
 
 def orthogonal(matrices: Sequence[Tensor], steps: int = 3) -> list[Tensor]:
-    """Each matrix with its singular values, divided by its Frobenius norm, brought near 1.
+    """Each matrix with its singular values, divided by its Frobenius norm (at least 1e-7), brought near 1.
 
-    A step takes X to (A + B G + C G^2) X with G = X X', so all steps together give Q X, where Q
-    depends on the first G alone. That takes two products with X in all instead of three per step; the others
-    are of small square matrices, batched by size.
-
-    Args:
-        matrices: of any shapes, float32 or float64; a norm below 1e-7 counts as 1e-7.
-        steps: >= 1; three bring singular values between a tenth of the norm and the norm to 0.5 to 1.3.
+    A step takes X to (A + B G + C G^2) X with G = X X', so all steps together give Q X, where Q depends on
+    the first G alone. That takes two products with X in all instead of three per step; the others are of
+    small square matrices, batched by size. Three steps bring singular values between a tenth of the norm and
+    the norm to 0.5 to 1.3.
     """
     flat = [m if m.shape[0] <= m.shape[1] else m.T for m in matrices]
     groups = defaultdict(list)

@@ -1,7 +1,4 @@
-"""Pictures of a finished run: for loggers, with fixed colour limits, and for the report.
-
-Their tags sort after those of the main scalars: test/, train/, val/.
-"""
+"""Pictures of a finished run: for loggers, with fixed colour limits, and for the report."""
 
 from collections.abc import Sequence
 
@@ -27,8 +24,7 @@ from cnnpool.run_folder.routing import Routing
 MAPPED = 128
 SHOWN = 8
 ROUTED = 4
-LARGEST = 128
-"""Longest side of a picture in the report, in pixels; larger pictures are no clearer."""
+LARGEST = 128  # Longest side of a picture in the report, in pixels; larger pictures are no clearer
 
 
 def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results: Results) -> None:

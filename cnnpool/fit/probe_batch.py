@@ -13,15 +13,11 @@ from cnnpool.probe import Batch, Probe
 from cnnpool.probe.base import ends_of
 
 SAMPLES = 2048
-LARGEST = 320 << 20
-"""Bytes of the images as floats: at 224 pixels more than the default 512 images of probes."""
+LARGEST = 320 << 20  # Bytes of the images as floats: more than 512 images of 224 pixels
 
 
 def looked_at(probes: Iterable[Probe]) -> int:
-    """The most images that any of ``probes`` uses, from its options that count images; at least one.
-
-    A probe without such an option may use all images.
-    """
+    """The most images that any of ``probes`` uses, from its options that count images; at least one."""
     counts = [[v for key, v in vars(each).items() if key.endswith("samples")] for each in probes]
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 

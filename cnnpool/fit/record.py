@@ -27,19 +27,10 @@ EVENTS = "events.out.tfevents.*"
 class Record(Logger):
     """Scalars of one run: all appended to ``metrics.jsonl``, those with a chart to TensorBoard's event file.
 
-    Lightning's TensorBoardLogger repeats or loses steps after an interruption.
-
-    A resumed run rewrites its event file from the lines of ``metrics.jsonl`` that it keeps, so each number
-    occurs in it once and in order, wherever the run was stopped and however the clock was set.
-
-    Args:
-        folder: folder of the run.
-        kept_bytes: length of ``metrics.jsonl`` up to the checkpoint to resume from; later lines are
-            dropped.
-        quantities: quantities whose definitions TensorBoard shows beside the charts.
-
-    Raises:
-        DamagedError: if the file is shorter than that.
+    Lightning's TensorBoardLogger repeats or loses steps after an interruption. A resumed run keeps
+    ``kept_bytes`` of ``metrics.jsonl`` and rewrites its event file from these lines, so each number occurs
+    in it once and in order, wherever the run was stopped and however the clock was set. ``quantities`` are
+    those whose definitions TensorBoard shows beside the charts.
     """
 
     def __init__(
@@ -72,7 +63,6 @@ class Record(Logger):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """All lines so far."""
         return metrics.read(self.folder).records
 
     @property
@@ -89,7 +79,6 @@ class Record(Logger):
 
     @property
     def experiment(self) -> SummaryWriter:
-        """Torch's writer of the event file."""
         return self.board
 
     @rank_zero_only
@@ -106,7 +95,6 @@ class Record(Logger):
         """Do nothing: settings are written with the results, as a row that compares runs."""
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
-        """Show one picture."""
         self.board.add_figure(tag, figure, step)
 
     def sync(self) -> int:
@@ -162,7 +150,6 @@ class Record(Logger):
             self.events.add_summary(summary)
 
     def close(self) -> None:
-        """Flush and close the event file."""
         self.sync()
         self.board.close()
 
@@ -177,10 +164,7 @@ def _listed(content: Mapping[str, Any]) -> str:
 
 
 def wall_times(files: Iterable[Path]) -> dict[tuple[str, int], float]:
-    """(tag, step) -> time in seconds since 1970 at which the scalar was first written.
-
-    Reads a file up to its first incomplete record.
-    """
+    """(tag, step) -> time in seconds since 1970 at which the scalar was first written, in whole records."""
     found: dict[tuple[str, int], float] = {}
     for path in sorted(files):
         # The other loader converts scalars to tensors.

@@ -61,11 +61,7 @@ def measure(run: Run, device: torch.device) -> tuple[Sections, Batch]:
 def conclude(
     run: Run, trainer: Trainer, saving: Checkpoints, record: Record, others: Sequence[Guarded]
 ) -> Results:
-    """Measure the trained model and write the final files of ``run`` to its folder, results.json last.
-
-    Raises:
-        LostError: if earlier files of the run have been deleted.
-    """
+    """Measure the trained model and write the final files of ``run`` to its folder, results.json last."""
     measured, batch = measure(run, trainer.strategy.root_device)
     measured["cost"] = measured.get("cost", {}) | saving.cost
     results = _results(run, trainer, measured)
@@ -104,7 +100,6 @@ def _tell(run: Run, scores: dict[str, Any]) -> None:
 
 
 def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
-    """The results of the run, without the time of its end."""
     net = run.classifier
     assert net.correct is not None
     sections: Sections = {**net.latest, **measured}

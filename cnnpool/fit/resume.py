@@ -15,9 +15,7 @@ log = logging.getLogger(__name__)
 def resume(run: Run) -> Checkpoint | None:
     """The checkpoint from which ``run`` resumes; None if there is none and it starts anew.
 
-    Raises:
-        DamagedError: if there are checkpoints, but none is usable.
-        ValueError: if its run has other settings or another architecture: the differences, old -> new.
+    A DamagedError if none is usable; a ValueError names other settings or another architecture, old -> new.
     """
     found = latest(run.out / CHECKPOINTS)
     if found is None:

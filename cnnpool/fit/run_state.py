@@ -23,11 +23,7 @@ class Run:
         out: the run's folder.
         run: the run's name, its folder below the output root.
         mark: the random name of its folder, in the first process; empty in others.
-        recipe: how to train.
         seed: of weights, order and augmentation.
-        dataset: all images.
-        images: loaders of the images.
-        classifier: the network and its training.
         probes: by name.
         pool, readout, model, data: the chosen names with their options, as recorded in results.json.
         stages: the operator of every stage with its options.
@@ -59,12 +55,10 @@ class Run:
 
     @property
     def network(self) -> Cnn:
-        """The network from images to logits, with its stages."""
         net = self.classifier.model
         assert isinstance(net, Cnn)
         return net
 
     @property
     def quantities(self) -> list[Quantity]:
-        """All quantities that the run reports."""
         return listed(declared(self.probes.values()), self.dataset)

@@ -12,8 +12,7 @@ from cnnpool.quantity import Quantity
 from cnnpool.run_folder.results import at_chance
 from cnnpool.tables import printable
 
-LISTED = 20
-"""Most classes for which a report has a column each."""
+LISTED = 20  # Most classes for which a report has a column each
 
 
 def epochs_header(splits: Sequence[str]) -> str:
@@ -36,15 +35,9 @@ def epochs_row(
 
 
 def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """Accuracy on each class that has images, and the mean over these classes.
+    """``balanced_accuracy``, 0..1, the mean over classes that have images, and ``class_accuracy`` by name.
 
-    Args:
-        correct: (N,) booleans, which images were classified correctly.
-        labels: (N,), indices into ``classes``.
-        classes: their names.
-
-    Returns:
-        ``balanced_accuracy``, 0..1, and ``class_accuracy`` by the class names from ``keys``.
+    ``correct``, (N,) booleans, are the images classified correctly.
     """
     images = labels.bincount(minlength=len(classes)).tolist()
     right = labels[correct].bincount(minlength=len(classes)).tolist()
@@ -81,14 +74,9 @@ def sentence(test: dict[str, Any]) -> str:
 
 
 def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
-    """A warning if always predicting the commonest class would reach this accuracy.
+    """A warning if always predicting the commonest class would reach this accuracy, 0..1; else empty.
 
-    Args:
-        accuracy: share of the test images classified correctly, 0..1.
-        counts: test images of each class.
-
-    Returns:
-        A sentence if the accuracy is ``at_chance``, else an empty string.
+    ``counts`` are the test images of each class.
     """
     if not at_chance(accuracy, counts):
         return ""

@@ -27,8 +27,7 @@ from cnnpool.system.process import by_srun
 
 log = logging.getLogger(__name__)
 
-LINE_S = 30.0
-"""Seconds between two lines of a long epoch in a log."""
+LINE_S = 30.0  # Seconds between two lines of a long epoch in a log
 
 
 def build_trainer(
@@ -37,11 +36,7 @@ def build_trainer(
     callbacks: Sequence[Callback],
     loggers: Sequence[Logger],
 ) -> Trainer:
-    """Lightning's Trainer for ``recipe``, with further ``flags``.
-
-    Raises:
-        ValueError: if Lightning refuses a flag, or the started processes do not match its devices.
-    """
+    """Lightning's Trainer for ``recipe`` with ``flags``; a ValueError names a flag that it refuses."""
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
     shown: list[Callback] = [VanishingBar(refresh_rate=50)] if bar else []
     if recipe.progress and not bar:
@@ -78,12 +73,9 @@ def build_trainer(
 
 
 def cluster(devices: int, nodes: int) -> ClusterEnvironment:
-    """Processes started by torchrun or srun, else those that Lightning or this program starts.
+    """Processes started by torchrun or srun, as many as ``devices`` x ``nodes``, else those of Lightning.
 
     Lightning must not detect them itself: it takes an interactive shell on a cluster for a job.
-
-    Raises:
-        ValueError: unless there is one process for each of ``devices`` on each of ``nodes``.
     """
     if TorchElasticEnvironment.detect():
         started: ClusterEnvironment = TorchElasticEnvironment()

@@ -13,7 +13,6 @@ Activation = Literal["relu", "gelu", "silu", "alias_free", "alias_free_relu", "a
 
 
 def activate(name: Activation, channels: int) -> nn.Module:
-    """The activation called ``name`` for maps of ``channels`` channels."""
     return ACTIVATIONS[name](channels)
 
 
@@ -22,9 +21,6 @@ class Parabola(nn.Module):
 
     Initialised to the parabola nearest to ReLU in the mean square over standard normal x, the output of
     batch normalisation: a = c = 1/sqrt(8 pi), b = 1/2.
-
-    Args:
-        channels: C of (N, C, H, W).
     """
 
     def __init__(self, channels: int):
@@ -47,9 +43,6 @@ class AliasFree(nn.Module):
     is kept. A product of two frequencies below 1/2 cycle per pixel is below 1: a parabola causes no aliasing,
     and the layer commutes with shifts by any fraction of a pixel. Any other ``inner`` aliases less than
     without. The Nyquist frequency of an even size, whose phase no sampled map determines, is also removed.
-
-    Args:
-        inner: acts on each value of (N, C, 2H, 2W).
     """
 
     def __init__(self, inner: nn.Module):

@@ -8,8 +8,7 @@ from cnnpool.bounds import ShareBelowOne
 from cnnpool.model.activation import Activation
 from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
-KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}
-"""Kernel sizes of the convolutions before each stage, by the paper's model name (Table 1)."""
+KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}  # Kernel sizes before each stage (Table 1)
 
 
 class AllConv(Cnn):
@@ -18,13 +17,9 @@ class AllConv(Cnn):
     The four columns of Table 3 are four operators: Model = ``max`` (kernel 3), Strided-CNN = ``subsample``
     (a stride after a convolution keeps every s-th pixel of it), ConvPool-CNN = ``conv_pool``, All-CNN =
     ``strided``. With readout ``gap`` the linear classifier is the paper's last 1x1 convolution: both are
-    linear, so averaging before or after is the same function.
-
-    Departures, each an option: batch normalisation (the paper has none), no dropout by default (the paper:
-    0.2 on the input, 0.5 after each stage).
+    linear, so averaging before or after is the same function. The paper has no batch normalisation.
 
     Args:
-        readout: makes the readout; ``gap`` in the paper.
         variant: A, B or C.
         width: channels before the first stage, >= 1; 96 in the paper; twice as many afterwards.
         norm: batch normalisation after each convolution.

@@ -13,15 +13,11 @@ from cnnpool.pool.base import Pool2d
 from cnnpool.readout.base import Readout
 from cnnpool.registry import checked
 
-PoolFactory = Callable[[str, int], Pool2d]
-"""(stage name, channels) -> the operator of that stage."""
-ReadoutFactory = Callable[[int, tuple[int, int]], Readout]
-"""(channels, (H, W)) -> the readout."""
+PoolFactory = Callable[[str, int], Pool2d]  # (stage name, channels) -> the operator of that stage
+ReadoutFactory = Callable[[int, tuple[int, int]], Readout]  # (channels, (H, W)) -> the readout
 PaddingMode = Literal["zeros", "circular"]
-Width = Annotated[int, Ge(1), Le(16384)]
-"""Channels of the first layers."""
-Depth = Annotated[int, Ge(1), Le(1000)]
-"""Number of layers, or of blocks of them, in sequence."""
+Width = Annotated[int, Ge(1), Le(16384)]  # Channels of the first layers
+Depth = Annotated[int, Ge(1), Le(1000)]  # Number of layers, or of blocks of them, in sequence
 
 
 class Cnn(nn.Module):
@@ -48,8 +44,7 @@ class Cnn(nn.Module):
             stages; the message names the stage and the size.
     """
 
-    STAGES: ClassVar[tuple[str, ...]]
-    """Names of the stages, in order; the command line refuses others before a model is built."""
+    STAGES: ClassVar[tuple[str, ...]]  # In order; the command line refuses others
 
     stages: dict[str, nn.Module]
 
@@ -88,11 +83,7 @@ class Cnn(nn.Module):
 def dry_run(
     features: nn.Module, stages: Mapping[str, nn.Module], in_channels: int, size: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """(C, H', W') of the output of ``features`` for one image (in_channels, *size), by a dry run.
-
-    Raises:
-        ValueError: naming the stage, its operator and the map it received, if the image does not fit.
-    """
+    """(C, H', W') of ``features`` of one image; a ValueError names the stage that it does not fit."""
     place, height, width = "the first layers", *size
 
     def enter(stage: str, module: nn.Module, inputs: tuple[Tensor]) -> None:
@@ -123,13 +114,7 @@ class Trunk:
     """The feature layers of a plain backbone under construction: convolutions and stages in sequence.
 
     Tracks the channels, and the dilation that resolution-preserving operators require of later layers.
-
-    Args:
-        in_channels: C of the images.
-        pool: makes the operator of a stage.
-        norm: batch normalisation after each convolution.
-        active: the activation after each convolution.
-        padding_mode: of the convolutions.
+    ``norm``, ``active`` and ``padding_mode`` are those of its convolutions.
     """
 
     def __init__(
@@ -210,10 +195,7 @@ def conv(
     padding_mode: PaddingMode = "zeros",
     padded: bool = True,
 ) -> nn.Conv2d:
-    """A convolution initialised for ReLU (He 2015, arXiv:1502.01852).
-
-    With padding, it keeps the size at stride 1.
-    """
+    """A convolution initialised for ReLU (He 2015, arXiv:1502.01852); with padding it keeps the size."""
     layer = nn.Conv2d(
         in_channels,
         channels,

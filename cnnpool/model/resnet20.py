@@ -18,11 +18,9 @@ class Resnet20(Cnn):
     depth = 6 blocks + 2. The first block of groups two and three downsamples: stage s1 and s2 in the main
     path, s1_shortcut and s2_shortcut beside it, both with the same operator. The operator follows the
     first activation (where Zhang 2019 puts the blur) after a convolution of stride 1; ``subsample`` with ReLU
-    gives He's net.
+    and readout ``gap`` give He's net.
 
     Args:
-        pool: makes the operator of a stage; called for s1, s2 and their shortcuts with the same name.
-        readout: makes the readout; ``gap`` in the paper.
         width: channels of the first group, >= 1; 16 in the paper.
         blocks: residual blocks per group, >= 1; 3 gives ResNet-20.
         shortcut: A (zeros for the new channels, no parameters) or B (1x1 convolution).

@@ -31,8 +31,7 @@ class Sprint(Cnn):
             last map is smaller than its window, it is padded anyway.
 
     Raises:
-        ValueError: for an option out of range, images too small for the stages, or unpadded convolutions
-            with circular padding, which is meant to avoid borders.
+        ValueError: also for unpadded convolutions with circular padding, which is meant to avoid borders.
     """
 
     STAGES = ("s1", "s2")

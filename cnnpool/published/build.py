@@ -33,13 +33,7 @@ PUBLISHED: dict[str, Callable[..., NetworkSource]] = {
 
 @dataclass(frozen=True)
 class Operators:
-    """The common operator of all stages, and the operators of single stages.
-
-    Args:
-        common: ``name`` and options of the operator that replaces the downsampling of every stage; ``keep``
-            for the network's own.
-        own: the same by stage, for stages that have a separate operator.
-    """
+    """``name`` and options of the operator of all stages (``keep``: the network's), and of single ones."""
 
     common: Mapping[str, Any]
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -50,12 +44,6 @@ class Published(Cnn):
 
     Images of one channel are repeated. If training gives several outputs, such as Inception's auxiliary
     logits, the first one is used.
-
-    Args:
-        network: (N, 3, H, W) to logits.
-        stages: the downsampling operators by stage, in order.
-        operators: ``name`` and options of the operator at every stage, as in results.json.
-        loaded: the initial weights.
     """
 
     def __init__(
@@ -89,14 +77,12 @@ def build(
     """A network of the package ``name`` with the requested operators and readout.
 
     Its stages are all pooling and strided convolutions, found by a dry run, by their dotted names with
-    underscores for dots. A stage that the common operator cannot replace is unchanged, and a
-    warning says why.
+    underscores for dots. A stage that the common operator cannot replace is unchanged, with a warning.
 
     Args:
         name: a key of ``PUBLISHED``.
         in_channels: 1 or 3.
         size: (H, W) of the images.
-        num_classes: number of logits.
         operators: operators of the stages; the options of each are those that override the original's.
         readout: ``name`` and options of the readout in place of the global pooling; ``keep`` for its own.
         options: options of the package's entry, such as ``arch`` and ``weights``.
@@ -160,11 +146,7 @@ def _replace_most(
     operator: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> tuple[list[str], list[Change]]:
-    """Replace every stage that ``operator`` can replace: the stages, and the changes.
-
-    Raises:
-        ValueError: if it can replace none of several.
-    """
+    """Replace every stage that ``operator`` can replace, at least one: the stages, and the changes."""
     if not names:
         return [], []
     try:
@@ -206,11 +188,7 @@ def _replace(
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:
-    """How images were prepared for the initial weights of a run; None if unknown.
-
-    Raises:
-        ValueError: for an architecture or weights that do not exist.
-    """
+    """How images were prepared for the initial weights of a run; None if unknown."""
     if not is_published(settings):
         return None
     with located("model", settings["model"]):
@@ -218,10 +196,7 @@ def preset_of(settings: Mapping[str, Any]) -> Preset | None:
 
 
 def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the data, with the size and resize that the weights expect if neither is set.
-
-    Data sets of a fixed size, which have no such options, are unchanged.
-    """
+    """The settings of the data, with the size and resize that the weights expect if neither is set."""
     data = dict(settings["data"])
     # A missing option is not null.
     if any(data.get(key, 0) is not None for key in ("size", "resize")):
@@ -231,13 +206,7 @@ def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """A line on what was taken from the weights; empty if nothing was.
-
-    Args:
-        preset: preset of the weights.
-        settings: as the user gave them.
-        data: as ``sized`` returns them.
-    """
+    """A line on what was taken from the weights, if anything; ``data`` is that of :func:`sized`."""
     parts = []
     if data != settings["data"]:
         parts.append(

@@ -14,23 +14,18 @@ from cnnpool.published.weights import Weights, from_file
 from cnnpool.registry import check_fields, did_you_mean
 from cnnpool.surgery.fitting import Order
 
-DEFAULT = "default"
-"""The weights that the package recommends."""
+DEFAULT = "default"  # The weights that the package recommends
 T = TypeVar("T")
 Size = int | tuple[int, int]
-GROUP = "cnnpool.networks"
-"""Entry points: functions of ``num_classes`` that return a network."""
+GROUP = "cnnpool.networks"  # Entry points: functions of ``num_classes`` that return a network
 
 
 @dataclass(frozen=True)
 class Preset:
     """The image preparation for which weights were made, as their package publishes it.
 
-    Args:
-        source: source of the numbers, in words.
-        size: H and W, or (H, W), of the central part on which a network is tested, in pixels.
-        resize: H and W, or (H, W), to which images are resized before.
-        mean, std: of the pixels, per channel, white being 1.
+    ``size`` is H and W, or (H, W), of the central part on which a network is tested, in pixels; ``resize``
+    that of the whole image before. ``mean`` and ``std`` are per channel, white being 1.
     """
 
     source: str
@@ -54,9 +49,6 @@ class NetworkSource:
         skip_stem: leave the first stage unchanged.
         normalise: pixels by mean and standard deviation of the weights, if these are known, or of the
             training data.
-
-    Raises:
-        ValueError: for an architecture or weights that do not exist.
     """
 
     arch: str
@@ -86,11 +78,7 @@ class NetworkSource:
         raise NotImplementedError
 
     def read_weights(self) -> Weights | None:
-        """The initial weights; None for random ones.
-
-        Raises:
-            ValueError: if they are unavailable.
-        """
+        """The initial weights; None for random ones."""
         if self.weights is None:
             return None
         weights = from_file(self.file) if self.file else self.fetch_weights()
@@ -98,10 +86,7 @@ class NetworkSource:
         return replace(weights, mean=preset.mean, std=preset.std) if preset else weights
 
     def preset(self) -> Preset | None:
-        """How images were prepared for the weights; None for random ones, or if that is not published.
-
-        For weights in a file it is the package's preset for the architecture.
-        """
+        """How images were prepared for the weights, as published for the architecture; None if unknown."""
         return None
 
     def fetch_weights(self) -> Weights:
@@ -238,11 +223,7 @@ def _timm() -> Any:
 
 
 def fetched(fetch: Callable[[], T]) -> T:
-    """The result of ``fetch``, which downloads published weights.
-
-    Raises:
-        ValueError: if they are unavailable.
-    """
+    """The result of ``fetch``, which downloads published weights; a ValueError if they are unavailable."""
     try:
         return fetch()
     except (OSError, RuntimeError, UnpicklingError) as error:

@@ -11,19 +11,12 @@ from torch import Tensor, nn
 
 from cnnpool.run_folder.checkpoint import load
 
-PREFIXES = ("module.", "_orig_mod.", "model.")
-"""Prefixes that wrappers add to the names of a model's parameters."""
+PREFIXES = ("module.", "_orig_mod.", "model.")  # Added to parameters' names by wrappers
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Parameters and buffers by name, and their source.
-
-    Args:
-        state: by their names in the network.
-        source: in words.
-        mean, std: of their training images, per channel, white being 1; None if unknown.
-    """
+    """Parameters and buffers by name, their source in words, and mean and std of their images, if known."""
 
     state: Mapping[str, Tensor]
     source: str
@@ -42,14 +35,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The result of loading weights into the network.
-
-    Args:
-        source: source of the weights, in words.
-        sha256: their identity; None if nothing was loaded.
-        new: parameters of the network that are random, because the weights are for other classes.
-        mean, std: as in :class:`Weights`.
-    """
+    """Loaded weights: their source and identity, and parameters that are random, for other classes."""
 
     source: str
     sha256: str | None = None
@@ -59,11 +45,7 @@ class Loaded:
 
 
 def from_file(path: Path) -> Weights:
-    """The weights in a safetensors file, or in one that ``torch.save`` wrote from tensors only.
-
-    Raises:
-        ValueError: if the file is missing, damaged, or contains anything else.
-    """
+    """The weights in a safetensors file, or in one that ``torch.save`` wrote from tensors only."""
     if path.suffix == ".safetensors":
         state = _safetensors(path)
     else:
@@ -87,10 +69,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by their names in the bare model.
-
-    From ``state_dict`` or ``model`` if the checkpoint has them, without prefixes common to all names.
-    """
+    """The tensors of a checkpoint by their names in the bare model, without prefixes common to all names."""
     for key in ("state_dict", "model"):
         if isinstance(content.get(key), Mapping):
             content = content[key]
@@ -102,11 +81,7 @@ def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def load_into(network: nn.Module, weights: Weights, num_classes: int) -> Loaded:
-    """Load ``weights`` strictly, except in layers that make ``num_classes`` logits instead of others.
-
-    Raises:
-        ValueError: if a weight is missing, unexpected, or of another shape in any other layer.
-    """
+    """Load ``weights`` strictly, except in layers that make ``num_classes`` logits instead of others."""
     own, given = network.state_dict(), weights.state
     new = tuple(
         key
@@ -121,13 +96,7 @@ def load_into(network: nn.Module, weights: Weights, num_classes: int) -> Loaded:
 
 
 def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], new: Collection[str] = ()) -> str:
-    """The weights of a network that ``given`` lacks, has in addition, or has in another shape.
-
-    Args:
-        own: the network's state.
-        given: the state to load.
-        new: names whose shape may differ.
-    """
+    """The weights that ``given`` lacks, has in addition, or, but for ``new``, has in another shape."""
     missing, extra = own.keys() - given.keys(), given.keys() - own.keys()
     shapes = sorted(k for k in own.keys() & given.keys() - set(new) if own[k].shape != given[k].shape)
     parts = [

@@ -23,13 +23,10 @@ from cnnpool.system.atomic import beside, rename, replacing
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 3
-"""3 uses Lightning's automatic optimisation; up to 2 every epoch repeated the first."""
+SCHEMA = 3  # 3 uses Lightning's automatic optimisation; up to 2 every epoch repeated the first
 OURS = "cnnpool"
-FOLDER = 0x10
-"""The attribute of a folder in a zip archive, whose content torch would read from uninitialised memory."""
-METRICS = "Checkpoints"
-"""The entry of the callback that counts the bytes of metrics.jsonl."""
+FOLDER = 0x10  # Attribute of a folder in a zip; torch would read uninitialised memory for its content
+METRICS = "Checkpoints"  # The entry of the callback that counts the bytes of metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,7 @@ def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and flush it to the disk.
-
-    Raises:
-        LostError: if the run's folder is gone.
-        OSError: naming the file; its old content is unchanged.
-    """
+    """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and flush it to the disk."""
     try:
         path.parent.mkdir(exist_ok=True)
     except FileNotFoundError:
@@ -112,11 +104,7 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest intact checkpoint in ``folder``; None if there is no checkpoint at all.
-
-    Raises:
-        DamagedError: if there are checkpoints, and all are damaged.
-    """
+    """The newest intact checkpoint in ``folder``; None without any, a DamagedError if all are damaged."""
     errors = []
     for path in (folder / layout.LAST, folder / layout.PREVIOUS):
         if not path.exists():
@@ -138,11 +126,7 @@ def latest(folder: Path) -> Checkpoint | None:
 
 
 def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """Refuse a checkpoint of a run with other settings, another architecture or another schema.
-
-    Raises:
-        ValueError: naming the differences, old -> new.
-    """
+    """A ValueError if a checkpoint has other settings, another architecture or another schema: old -> new."""
     saved = found.header
     if saved["schema"] != SCHEMA:
         remedy = "update it" if saved["schema"] > SCHEMA else "delete it to train anew"

@@ -4,12 +4,7 @@ AGAIN = "give the same command again"
 
 
 class DamagedError(ValueError):
-    """A file of a run differs from what the run wrote.
-
-    Args:
-        message: one line.
-        reason: the part that says what is wrong with the file.
-    """
+    """A file of a run differs from what the run wrote; ``reason`` is the part of the message on the file."""
 
     def __init__(self, message: str, reason: str = ""):
         super().__init__(message)

@@ -13,8 +13,7 @@ from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
 from cnnpool.system.lock_file import is_locked, lock
 
-HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
-"""Append-only files, which may exist before a run begins."""
+HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}  # Append-only; may exist before a run begins
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ def held(folder: Path) -> Iterator[Held]:
     Raises:
         InUseError: if another process holds it.
         OccupiedError: if it is not a run's folder and cannot become one, or cannot be made.
-        OSError: if it cannot be written.
     """
     refuse_foreign(folder)
     mine = _made(folder)

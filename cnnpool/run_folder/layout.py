@@ -17,20 +17,15 @@ ROUTING = "routing.npz"
 CHECKPOINTS = "checkpoints"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 LOG = "train.log"
-LOGGED = "logged.json"
-"""The names of the run in services such as Weights & Biases."""
+LOGGED = "logged.json"  # The names of the run in services such as Weights & Biases
 OUTPUT = "output.log"
 SETTINGS = ".hydra"
 LOCK = ".lock"
-MARK = ".cnnpool"
-"""Marks the folder as a run's, and contains the run's own random name."""
+MARK = ".cnnpool"  # Marks the folder as a run's, and contains the run's own random name
 
 
 def begin(folder: Path) -> str:
-    """Make ``folder`` a run's, and remove unfinished files of killed processes of the run; returns its name.
-
-    The random name is empty if a power cut has damaged it.
-    """
+    """Make ``folder`` a run's, remove unfinished files of killed processes, and return its random name."""
     if not _name(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}

@@ -11,15 +11,13 @@ from cnnpool.run_folder import layout
 from cnnpool.system.output import visible
 from cnnpool.system.progress import CLEAR, LINES_S
 
-DOWNLOADS = "cnnpool.data.published"
-"""The logger whose messages always pass: no two runs of a sweep share a download."""
+DOWNLOADS = "cnnpool.data.published"  # This logger's messages always pass: runs share no download
 
 
 class RunLog(logging.FileHandler):
     """A log file whose write errors do not end the run, without terminal control characters."""
 
-    failure: OSError | None = None
-    """The first error."""
+    failure: OSError | None = None  # The first error
 
     def __init__(self, path: Path):
         super().__init__(path, delay=True, encoding="utf-8", errors="backslashreplace")

@@ -16,16 +16,13 @@ from cnnpool.run_folder.reading import read_bytes
 from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
-Record = dict[str, Any]
-"""``step`` and ``epoch``, integers, and a finite number for each tag."""
+Record = dict[str, Any]  # ``step`` and ``epoch``, integers, and a finite number for each tag
 
 
 class MetricsFile:
     """The file of one run that appends to it, from ``kept_bytes`` on; later content is dropped.
 
-    Raises:
-        DamagedError: if the file is shorter than that.
-        OSError: if it cannot be written.
+    A DamagedError if it is shorter, a LostError if another process deleted or altered it meanwhile.
     """
 
     def __init__(self, folder: Path, kept_bytes: int = 0):
@@ -40,11 +37,7 @@ class MetricsFile:
         self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Append one line; non-finite values are left out.
-
-        Raises:
-            LostError: if another process deleted or altered the file meanwhile.
-        """
+        """Append one line; non-finite values are left out."""
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
         line = json.dumps({"step": step, "epoch": epoch, **finite}) + "\n"
         with self._opened() as file:
@@ -52,7 +45,7 @@ class MetricsFile:
         self._size += len(line)
 
     def sync(self) -> int:
-        """Flush all lines to the disk; returns their length in bytes. Raises like :meth:`append`."""
+        """Flush all lines to the disk; returns their length in bytes."""
         with self._opened() as file:
             os.fsync(file.fileno())
             return self._size
@@ -77,10 +70,7 @@ class Metrics:
 
 
 def read(folder: Path) -> Metrics:
-    """The readable lines of metrics.jsonl in ``folder``; none if there is no file.
-
-    An incomplete last line is not damage: a running training is just writing it.
-    """
+    """The readable lines of metrics.jsonl in ``folder``; an incomplete last one is just being written."""
     path = folder / METRICS
     try:
         now = path.stat()

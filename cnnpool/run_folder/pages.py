@@ -5,10 +5,8 @@ from typing import Any
 
 from cnnpool.quantity import Quantity, find, from_records, numbers
 
-FIRST = "a_first_look"
-"""The group of charts with the headlines: TensorBoard sorts groups by name and opens the first ones."""
-CURVES = ("val", "test", "train")
-"""Sections in which every number has a chart; those of one name are placed side by side."""
+FIRST = "a_first_look"  # Group of charts: TensorBoard sorts groups by name and opens the first ones
+CURVES = ("val", "test", "train")  # Sections in which every number has a chart, by name side by side
 SCORES = ("test.accuracy", "test.loss")
 SIZE = "cost.parameters"
 
@@ -38,12 +36,7 @@ def pages(tags: Iterable[str], quantities: Iterable[Quantity]) -> dict[str, list
 
 
 def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dict[str, float]:
-    """Tag -> value of a run's main results: scores, headlines (of the first stage only), parameters.
-
-    Args:
-        measured: section -> its numbers, as in results.json.
-        quantities: their descriptions by the probes.
-    """
+    """Tag -> value of a run's main results: scores, headlines (of the first stage only), parameters."""
     declared = from_records(quantities)
     found: dict[str, tuple[str, float]] = {}
     for key, value in numbers(measured):

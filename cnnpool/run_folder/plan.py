@@ -18,8 +18,7 @@ from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
 from cnnpool.system.lock_file import is_locked, lock
 
-FOLDER = ".sweeps"
-"""Located in the deepest folder that contains all runs of the sweep."""
+FOLDER = ".sweeps"  # Located in the deepest folder that contains all runs of the sweep
 SUFFIX = ".json"
 SCHEMA = 1
 
@@ -74,11 +73,7 @@ def lives(path: Path) -> bool:
 
 
 def read(path: Path) -> Plan | None:
-    """The plan in the file ``path``; None if there is none.
-
-    Raises:
-        DamagedError: if the file was not written by a sweep.
-    """
+    """The plan in the file ``path``; None if there is none, a DamagedError if no sweep wrote it."""
 
     def checked(content: Any) -> Plan:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:

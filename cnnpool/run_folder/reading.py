@@ -1,7 +1,7 @@
-"""Read files below a folder of runs, which anyone may have put there.
+"""Read files below a folder of runs, which anyone may have put there; others raise a :class:`DamagedError`.
 
 Only regular files of a limited size are read, JSON may contain only finite numbers, and YAML no aliases, with
-which a small file can fill the memory. Other files raise a :class:`DamagedError` that names them.
+which a small file can fill the memory.
 """
 
 import os
@@ -16,16 +16,11 @@ from cnnpool import json_text
 from cnnpool.run_folder.errors import DamagedError
 
 T = TypeVar("T")
-LONGEST = 1 << 28
-"""Largest size in bytes; a run with all its maps takes a thousandth."""
+LONGEST = 1 << 28  # Largest size in bytes; a run with all its maps takes a thousandth
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The content of ``path``; None if there is no file.
-
-    Raises:
-        DamagedError: if it is not a regular file, is too long, or cannot be read.
-    """
+    """The content of ``path``; None if there is no file."""
     try:
         regular(path)
         with path.open("rb") as file:
@@ -48,11 +43,7 @@ def regular(path: Path) -> os.stat_result:
 
 
 def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
-    """``checked`` applied to the JSON of ``path``; None if there is no file.
-
-    Raises:
-        DamagedError: if the file cannot be read, or ``checked`` raises ValueError.
-    """
+    """``checked``, which may raise ValueError, applied to the JSON of ``path``; None without a file."""
     content = read_bytes(path)
     try:
         return None if content is None else checked(json_text.parse(content))
@@ -61,11 +52,7 @@ def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of ``path`` as plain YAML without aliases; None if there is no file.
-
-    Raises:
-        DamagedError: if the file cannot be read or is not such YAML.
-    """
+    """The content of ``path`` as plain YAML without aliases; None if there is no file."""
     content = read_bytes(path)
     try:
         return None if content is None else _Plain(content).get_single_data()

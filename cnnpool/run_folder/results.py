@@ -41,7 +41,6 @@ class Results:
         asked: all settings that determine the result, by which a later call recognises the run.
         deterministic: whether torch refused operations that do not repeat bit for bit.
         data_sha256: identity of the images and labels.
-        fit, precision, epochs, steps: training recipe, arithmetic in Lightning's terms, and duration.
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
         quantities: the probes' descriptions of their numbers, by key.
@@ -101,11 +100,7 @@ def write(folder: Path, results: Results) -> Path:
 
 
 def read(folder: Path) -> Results | None:
-    """The results in ``folder``; None if there are none.
-
-    Raises:
-        DamagedError: if the file differs from what a run wrote: truncated, altered, or with invalid values.
-    """
+    """The results in ``folder``; None if there are none, a DamagedError if no run wrote that."""
     return read_json(folder / RESULTS, from_json)
 
 
@@ -139,10 +134,10 @@ def from_json(content: Any) -> Results:
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
-    """Whether always predicting the commonest class would have reached ``accuracy``, 0..1.
+    """Whether always predicting the commonest class would have reached ``accuracy``, 0..1, of a test.
 
-    ``counts`` are the test images of each class. The accuracy may be up to two standard errors (binomial, of
-    so many images) above the share of the commonest class. False if all images have one class.
+    The accuracy may be up to two standard errors (binomial) above the share of the commonest class. False if
+    all images have one class.
     """
     total, most = sum(counts), max(counts)
     share = most / total

@@ -16,8 +16,7 @@ from cnnpool.system.atomic import write_bytes
 IMAGES = "images"
 STAGE = "stage."
 UNZIPPED = (zipfile.BadZipFile, zlib.error)
-UNPACKED = 1 << 26
-"""Largest size in bytes; a few images and their maps take a hundredth."""
+UNPACKED = 1 << 26  # Largest size in bytes; a few images and their maps take a hundredth
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,7 @@ class Routing:
 
 
 def write(folder: Path, routing: Routing) -> None:
-    """Write ``routing`` to the folder of a run, with shares in steps of 1/255, in which only 0 becomes 0.
-
-    Raises:
-        OSError: naming the file.
-    """
+    """Write ``routing`` to the folder of a run, with shares in steps of 1/255, in which only 0 becomes 0."""
     arrays: dict[str, Any] = {IMAGES: routing.images}
     arrays |= {f"{STAGE}{stage}": np.ceil(255 * one).astype("u1") for stage, one in routing.shares.items()}
     stream = io.BytesIO()
@@ -42,11 +37,7 @@ def write(folder: Path, routing: Routing) -> None:
 
 
 def read(folder: Path) -> Routing | None:
-    """The content written by ``write`` to ``folder``; None if there is none.
-
-    Raises:
-        DamagedError: if the file differs from what a run wrote.
-    """
+    """The content written by ``write`` to ``folder``; None without any, a DamagedError for another."""
     path = folder / ROUTING
     content = read_bytes(path)
     if content is None:

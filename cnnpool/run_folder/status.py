@@ -21,8 +21,7 @@ class Status:
     """The state of a run: its activity, or how it ended.
 
     Args:
-        error: the reason why it stopped or failed, in one line.
-        status: the corresponding exit status.
+        error: the reason why it stopped or failed, in one line; ``status`` is the exit status.
         pid, machine: process that wrote the status, and its machine.
         time: of writing, in seconds since 1970.
     """
@@ -36,20 +35,12 @@ class Status:
 
 
 def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:
-    """Write the ``state`` of the run in ``folder``, which this process trains.
-
-    Raises:
-        OSError: naming the file.
-    """
+    """Write the ``state`` of the run in ``folder``, which this process trains."""
     content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node()))
     # After a power cut the state "running" would be wrong anyway.
     write_json(folder / STATUS, content, maker=temp_prefix(folder), flush=state != "running")
 
 
 def read(folder: Path) -> Status | None:
-    """The status in ``folder``; None if there is none.
-
-    Raises:
-        DamagedError: if the file cannot be read as one.
-    """
+    """The status in ``folder``; None if there is none, a DamagedError if it is none."""
     return read_json(folder / STATUS, partial(validated, Status))

@@ -21,7 +21,6 @@ class Part(io.BufferedWriter):
     given = 0
 
     def write(self, content: Any) -> int:
-        """Write ``content``, bytes or a buffer of them."""
         self.given += memoryview(content).nbytes
         try:
             return super().write(content)
@@ -34,11 +33,9 @@ class Part(io.BufferedWriter):
 def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
     """A new file beside ``path`` that replaces it when the block ends; after an error nothing has changed.
 
-    ``maker`` is part of its name, which identifies the leftovers of a killed process. ``flush`` waits
-    until the disk has the content; without it, a power cut may leave an empty file.
-
-    Raises:
-        OSError: naming ``path`` and, if a disk is full, that disk and the missing space.
+    ``maker`` is part of its name, which identifies the leftovers of a killed process. ``flush`` waits until
+    the disk has the content. An OSError names ``path`` and, if a disk is full, that disk and the missing
+    space.
     """
     part, file = beside(path, maker), None
     try:

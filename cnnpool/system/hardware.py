@@ -14,8 +14,7 @@ import torch
 
 from cnnpool import __version__
 
-Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
-"""Arithmetic of a training, in Lightning's terms."""
+Precision = Literal["32-true", "bf16-mixed", "16-mixed"]  # Arithmetic of a training, in Lightning's terms
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 1 << 30
 
@@ -106,8 +105,8 @@ def keep_memory() -> bool:
     """Make the C library keep freed blocks instead of returning those above 32 MB to the kernel each time.
 
     Page faults in a new block take as much time as the work on it, or several times as much if the kernel
-    gives no large pages. ``cnnpool train`` enables it; call it once, as ``cnnpool.keep_memory()``,
-    before your own loop on a CPU. It affects the whole process, which keeps the most memory it ever used.
+    gives no large pages. ``cnnpool train`` enables it; call it once, as ``cnnpool.keep_memory()``, before
+    your own loop on a CPU. It affects the whole process, which keeps the most memory it ever used.
 
     Returns:
         Whether it took effect: only with glibc, on Linux.

@@ -6,21 +6,18 @@ import time
 from pathlib import Path
 
 STAT = Path("/proc/stat")
-WORKING = (0, 1, 2, 5, 6, 7)
-"""user, nice, system, irq, softirq and steal in proc(5); the rest is idle time or counted twice."""
+WORKING = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal in proc(5); the rest is idle or double
 
 
 class Stopwatch:
     """Seconds between ``start`` and ``stop``, and the processor time of other programs meanwhile.
 
     The processors are those available to this process, one of ``processes`` that share the work equally.
-    Other users of a GPU are not detected.
     """
 
     def __init__(self, processes: int = 1):
         self.processes = processes
-        self.seconds = self.taken = 0.0
-        """Totals so far: time, and processor-seconds of other programs, NaN if unknown."""
+        self.seconds = self.taken = 0.0  # Time, and processor-seconds of other programs, NaN if unknown
         self._begun: tuple[float, float] | None = None
 
     def start(self) -> None:

@@ -11,8 +11,7 @@ except ImportError:
     # Windows: whether the holder has ended cannot be determined.
     fcntl = None  # type: ignore[assignment]
 
-LOOKED_AT_S = 0.2
-"""Seconds for which :func:`is_locked` in another process may hold a lock."""
+LOOKED_AT_S = 0.2  # Seconds for which ``is_locked`` elsewhere may hold a lock
 
 
 def lock(path: Path) -> FileLock:

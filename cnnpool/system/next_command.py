@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BOARD = "http://localhost:6006/#downsampling"
-"""TensorBoard's tab that compares runs, on the default port of this machine."""
+BOARD = "http://localhost:6006/#downsampling"  # TensorBoard's tab, on the default port
 
 
 def next_lines(*commands: Sequence[str]) -> str:
@@ -17,10 +16,7 @@ def next_lines(*commands: Sequence[str]) -> str:
 
 
 def program(name: str) -> str:
-    """The shell command for the program ``name`` of this Python, quoted.
-
-    Its name alone if PATH leads to it, else its path; without such a file, ``python -m name``.
-    """
+    """The shell command for the program ``name`` of this Python: its name alone if PATH leads to it."""
     python = Path(sys.executable)
     beside, found = shutil.which(name, path=str(python.parent)), shutil.which(name)
     if found and (not beside or Path(found).samefile(beside)):

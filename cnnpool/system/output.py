@@ -38,14 +38,12 @@ class Visible(io.TextIOWrapper):
 class Lasting(io.FileIO):
     """A file descriptor whose writes never fail: after an error output is discarded; never closed."""
 
-    failure: OSError | None = None
-    """The first error, unless the reader had closed the pipe."""
+    failure: OSError | None = None  # The first error, unless the reader had closed the pipe
 
     def __init__(self, descriptor: int):
         super().__init__(descriptor, "w", closefd=False)
 
     def write(self, data: Any, /) -> int:
-        """Write ``data``, or discard it once writing has failed."""
         try:
             return super().write(data)
         except OSError as error:

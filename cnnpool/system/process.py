@@ -14,8 +14,8 @@ SPINS = "1000"
 def share_cores() -> None:
     """Make torch's idle threads sleep early: a spinning thread takes a core from other programs.
 
-    On a busy machine, spinning slows training several times. Call it before torch is imported, because
-    OpenMP reads the setting then; existing ``GOMP_SPINCOUNT`` and ``OMP_WAIT_POLICY`` are respected.
+    On a busy machine, spinning slows training several times. Call it before torch is imported, because OpenMP
+    reads the setting then.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)

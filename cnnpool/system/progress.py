@@ -12,10 +12,8 @@ from cnnpool.system.process import rank
 
 log = logging.getLogger(__name__)
 
-SILENT_S = 2.0
-"""Shorter work shows nothing; in a log, work shorter than a quarter of ``LINES_S``."""
-REDRAWN_S, LINES_S = 0.2, 60.0
-"""Seconds between two updates of a bar, and between two lines of a log."""
+SILENT_S = 2.0  # Shorter work shows nothing; in a log, work shorter than a quarter of ``LINES_S``
+REDRAWN_S, LINES_S = 0.2, 60.0  # Seconds between two updates of a bar, and between two lines of a log
 CLEAR = "\r\x1b[K"
 COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} left"
 
@@ -23,14 +21,8 @@ COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} l
 class Progress(tqdm):  # type: ignore[misc]
     """A bar on stderr if it is a terminal, else lines by ``logging``, or on stderr if logging shows none.
 
-    For work that may take longer than two seconds, in a ``with`` block that calls ``step``. Only the first
-    process of a training shows progress.
-
-    Args:
-        what: the work, such as ``"decoding"``.
-        total: number of steps; None if unknown.
-        unit: name of the steps, in the plural.
-        silent_s: delay before anything is shown; None: ``SILENT_S``, or longer in a log.
+    For work that may take longer than two seconds, or ``silent_s``, in a ``with`` block that calls ``step``.
+    Only the first process of a training shows progress. ``unit`` is the name of the steps, in the plural.
     """
 
     monitor_interval = 0
@@ -60,8 +52,7 @@ class Progress(tqdm):  # type: ignore[misc]
         if not self.disable:
             self._timer.start()
 
-    step = tqdm.update
-    """Count one more step, or several."""
+    step = tqdm.update  # Count one more step, or several
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -4,8 +4,8 @@ from loaders import loader
 from torch.nn import functional as F
 
 from cnnpool.data import from_pixels
+from cnnpool.data.augment import mix
 from cnnpool.data.draws import generator
-from cnnpool.data.mix import mix
 
 LABELS = torch.arange(12) % 4
 
