@@ -36,15 +36,9 @@ PROBES: dict[str, type[Probe]] = {
 
 
 def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
-    accuracy = "Images classified correctly, divided by all images"
+    right = f"Images classified correctly, divided by all images: {images}."
     return (
-        score(
-            f"{split}.accuracy",
-            f"{split} accuracy",
-            f"{accuracy}: {images}.",
-            shown=shown,
-            headline=True,
-        ),
+        score(f"{split}.accuracy", f"{split} accuracy", right, shown=shown, headline=True),
         deviation(f"{split}.loss", f"{split} loss", f"Mean cross entropy, {images}.", shown="file"),
     )
 
@@ -111,9 +105,9 @@ def build(name: str, **options: Any) -> Probe:
         ValueError: for an unknown name or option, a value out of range, or a probe without quantities.
 
     Example:
-        >>> from cnnpool.probe import build
-        >>> build("all_shifts", samples=2)
-        AllShifts(every_epochs=0, samples=2)
+        >>> from cnnpool.probe import base, build
+        >>> build("all_shifts", samples=2).measure(*base.example())["shifts"]  # of 8 x 8 pixels
+        64
     """
     built: Probe = registry.construct(PROBES, "probes", name, **options)
     if not hasattr(built, "quantities"):
@@ -122,11 +116,7 @@ def build(name: str, **options: Any) -> Probe:
 
 
 def declared(probes: Iterable[Probe | type[Probe]] | None = None) -> list[Quantity]:
-    """All quantities of ``probes`` and of a training, with keys from the top of ``results.json``.
-
-    Args:
-        probes: instances or classes; None for all of this package and of installed packages.
-    """
+    """All quantities of ``probes`` (None: of all packages) and of a training, by keys in ``results.json``."""
     entries = registry.entries(PROBES, "probes").values() if probes is None else probes
     return [*(one.below(entry.section) for entry in entries for one in entry.quantities), *TRAINING]
 

@@ -9,13 +9,19 @@ from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined, maps_of, size_of
 from cnnpool.probe.shift import mean_over, shift
 from cnnpool.probe.windows import stride_of
-from cnnpool.quantity import fraction
+from cnnpool.quantity import Quantity, Shown, fraction
 from cnnpool.registry import checked
 
 PASS = 10 ** (-20 / 10)
 """A frequency passes if its power is within 20 dB of the strongest after subsampling (Ribeiro & Schon)."""
+NEAR = "(within 20 dB of the strongest)"
 ENTRIES = 1 << 22
 """Elements of stride-1 outputs whose spectra are computed at once: 64 MiB in complex128."""
+
+
+def _class(name: str, title: str, which: str, shown: Shown = "file") -> Quantity:
+    text = f"Frequencies of the subsampled map to which {which}, divided by all (Ribeiro and Schon 2021)."
+    return fraction(f"stages.<stage>.{name}", f"frequencies {title}", text, shown=shown)
 
 
 @checked
@@ -28,11 +34,6 @@ class Aliasing(Probe):
 
     Args:
         samples: images, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.Aliasing().measure(*probe.base.example()))
-        ['border', 'samples', 'stages']
     """
 
     section = "aliasing"
@@ -40,9 +41,8 @@ class Aliasing(Probe):
         fraction(
             "stages.<stage>.alias_energy_ratio",
             "alias energy",
-            "Energy of a stage's subsampled output that would not be there had frequencies above the "
-            "new Nyquist frequency been removed first, divided by the output's energy; 0 is free of "
-            "aliasing.",
+            "Energy of a stage's subsampled output that would not be there had frequencies above the new "
+            "Nyquist frequency been removed first, divided by the output's energy; 0 is free of aliasing.",
             better="lower",
             shown="compare",
             range=(0.0, None),
@@ -53,33 +53,10 @@ class Aliasing(Probe):
             "Energy of a stage's output at stride 1 that is not below the new Nyquist frequency, "
             "divided by all of its energy.",
         ),
-        fraction(
-            "stages.<stage>.nonaliased",
-            "frequencies not aliased",
-            "Frequencies of the subsampled map to which the low frequency alone contributes (within "
-            "20 dB of the strongest), divided by all frequencies (Ribeiro and Schon 2021).",
-            shown="file",
-        ),
-        fraction(
-            "stages.<stage>.aliased",
-            "frequencies aliased",
-            "Frequencies of the subsampled map to which one high frequency alone contributes (within "
-            "20 dB of the strongest), divided by all frequencies.",
-            shown="file",
-        ),
-        fraction(
-            "stages.<stage>.tangled",
-            "frequencies tangled",
-            "Frequencies of the subsampled map to which several frequencies contribute (within 20 dB "
-            "of the strongest) and can no longer be told apart, divided by all frequencies.",
-        ),
-        fraction(
-            "stages.<stage>.nopass",
-            "frequencies not passed",
-            "Frequencies of the subsampled map to which nothing within 20 dB of the strongest "
-            "contributes, divided by all frequencies.",
-            shown="file",
-        ),
+        _class("nonaliased", "not aliased", f"the low frequency alone contributes {NEAR}"),
+        _class("aliased", "aliased", f"one high frequency alone contributes {NEAR}"),
+        _class("tangled", "tangled", f"several contribute {NEAR} and cannot be told apart", "probe"),
+        _class("nopass", "not passed", f"nothing contributes {NEAR}"),
     )
 
     samples: Count = 16
@@ -165,12 +142,9 @@ def spectral_energies(dense: Tensor, stride: tuple[int, int]) -> Tensor:
 
 
 def spectral_shares(energies: Tensor) -> dict[str, float]:
-    """From ``spectral_energies``, each 0 for a map of zeros.
+    """``alias_energy_ratio``, ||D(u) - D(low(u))||^2 / ||D(u)||^2, and ``high_frequency_share``, 0..1.
 
-    Returns:
-        ``alias_energy_ratio``: energy after subsampling that would not be there without aliasing, divided by
-            all: ||D(u) - D(low(u))||^2 / ||D(u)||^2; 0 for a map without high frequencies.
-        ``high_frequency_share``: energy of u not below the new Nyquist frequency, divided by all, 0..1.
+    From ``spectral_energies``; each is 0 for a map of zeros.
     """
     aliased, sampled, low, total = energies.tolist()
     return {
@@ -185,12 +159,8 @@ def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
     The s * t frequencies of u (N, C, H, W) that subsampling folds into one are compared with the strongest
     frequency of the subsampled map of their sample and channel; those within 20 dB of it pass. As in the
     authors' code, spectra are sums over their samples, so of two waves of the full map the
-    weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2.
-
-    Returns:
-        ``nonaliased``: only the low frequency passes. ``aliased``: only one other frequency does.
-        ``tangled``: several do. ``nopass``: none does. Each is divided by all frequencies, channels and
-        samples; their sum is 1 (in the authors' code, ``nopass`` also includes the aliased ones).
+    weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2. Each class is divided
+    by all frequencies, channels and samples; their sum is 1 (the authors' ``nopass`` includes aliased ones).
     """
     height, width = (length // s for length, s in zip(dense.shape[-2:], stride, strict=True))
     shape = (stride[0], height, stride[1], width)

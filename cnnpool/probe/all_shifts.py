@@ -23,11 +23,6 @@ class AllShifts(Probe):
 
     Args:
         samples: images, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> probe.AllShifts(samples=2).measure(*probe.base.example())["shifts"]
-        64
     """
 
     section = "all_shifts"

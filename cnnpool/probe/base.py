@@ -21,16 +21,19 @@ PixelsOrZero = Annotated[int, Ge(0), Le(256)]
 
 
 class Batch(NamedTuple):
-    """The images for probes: ``probe.measure(model, stages, *batch)``."""
+    """The images for probes: ``probe.measure(model, stages, *batch)``.
+
+    Args:
+        images: normalised, (N, C, H, W).
+        labels: (N,).
+        black: the value of a black pixel after normalisation, by channel (C,); None stands for zeros.
+        white: the value of a white pixel likewise; None if unknown.
+    """
 
     images: Tensor
-    """Normalised, (N, C, H, W)."""
     labels: Tensor
-    """(N,)."""
     black: Tensor | None = None
-    """The value of a black pixel after normalisation, by channel (C,); None stands for zeros."""
     white: Tensor | None = None
-    """The value of a white pixel likewise; None if unknown."""
 
     def first(self, samples: int) -> "Batch":
         """The first ``samples`` images, or all if there are fewer."""
@@ -52,10 +55,8 @@ class Probe(ABC):
     """The key of the result in ``results.json``, and the first part of its TensorBoard tags."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     """Every measured number of the result, its key below ``section``; settings are left out."""
-
     tried: ClassVar[bool] = True
     """Whether a training may test it on two images before the first step; False if that is slow."""
-
     every_epochs: CountOrZero = 0
 
     def measure(
@@ -161,19 +162,11 @@ def paddings(model: nn.Module) -> list[str]:
 
 
 def scalars(quantities: Iterable[Quantity], results: Mapping[str, Any]) -> dict[str, float]:
-    """Every number of ``results`` described by one of ``quantities``, by TensorBoard tag.
+    """Every number of ``results`` (section -> result) described by one of ``quantities``, by TensorBoard tag.
 
-    ``section/quantity/where``: ``gradient/zero_fraction/<stage>``, ``invariance/consistency/<preset>``,
-    ``cost/parameters``. Settings among the numbers have no quantity, so no tag.
-
-    Args:
-        quantities: with keys from the top of ``results``.
-        results: section -> the result of a probe.
+    ``section/quantity/where``, such as ``gradient/zero_fraction/<stage>``. Settings have no quantity, so no
+    tag.
     """
     quantities = list(quantities)
-    tags = {}
-    for key, value in numbers(results):
-        one = find(quantities, key)
-        if one is not None and value is not None:
-            tags[one.tag_of(key)] = value
-    return tags
+    found = [(find(quantities, key), key, value) for key, value in numbers(results) if value is not None]
+    return {one.tag_of(key): value for one, key, value in found if one}

@@ -1,11 +1,9 @@
-"""Consistency: how often two shifted views of an image get the same prediction (Zhang 2019).
-
-Two views of an image are drawn by the named protocols of papers, ``PRESETS``.
-"""
+"""Consistency: how often two shifted views of an image, drawn by ``PRESETS``, get one class (Zhang 2019)."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -47,16 +45,15 @@ class Preset:
     (both included), uniformly; null bounds mean all offsets that the border allows.
 
     Args:
-        source: the source of the protocol.
+        source: the paper.
         low, high: pixels; null: 0 and the number of offsets minus one.
         quarter: use the bounds -H/4 and H/4 instead.
         border: ``circular``: pixels wrap around. ``black``: black enters, as in the crop of
-            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing enters;
-            the offsets are 0..H/8 - 1. ``enlarged``: the image's size is cropped out of the image enlarged to
-            9/8 (36 for 32) by bilinear interpolation; the offsets are 0..H/8 - 1.
-        per_image: each image draws its own pair; otherwise a batch shares one.
+            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing enters.
+            ``enlarged``: the image's size is cropped out of the image enlarged to 9/8 (36 for 32) by bilinear
+            interpolation. Of both the offsets are 0..H/8 - 1.
+        per_image: each image draws its own pair; otherwise ``batch`` images share one.
         distinct: the two views of a pair always have different shifts.
-        batch: number of images that share a pair if ``per_image`` is false.
         least_size: the smallest suitable H and W, in pixels.
     """
 
@@ -80,21 +77,16 @@ class Preset:
 
     def draw(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw the shifts of the first and second views, each (N, 2): down, right."""
-        (top, bottom), (left, right) = (self.bounds(length) for length in size)
-        columns = right - left + 1
-        positions = (bottom - top + 1) * columns
+        every = self.shifts(size)
         pairs = n if self.per_image else -(-n // self.batch)
-        first = torch.randint(positions, (pairs,), generator=generator)
+        first = torch.randint(len(every), (pairs,), generator=generator)
         if self.distinct:
-            second = (first + torch.randint(1, positions, (pairs,), generator=generator)) % positions
+            second = (first + torch.randint(1, len(every), (pairs,), generator=generator)) % len(every)
         else:
-            second = torch.randint(positions, (pairs,), generator=generator)
+            second = torch.randint(len(every), (pairs,), generator=generator)
         if not self.per_image:
             first, second = (p.repeat_interleave(self.batch)[:n] for p in (first, second))
-        first, second = (
-            torch.stack((place // columns + top, place % columns + left), 1) for place in (first, second)
-        )
-        return first, second
+        return every[first], every[second]
 
     def shifts(self, size: tuple[int, int]) -> Tensor:
         """Every shift of a view, (P, 2): down, right."""
@@ -123,11 +115,8 @@ class Preset:
             return f"leaves a {height}x{width} image a single position"
         return None
 
-    def paired_per_image(self) -> "Preset":
-        """The same shifts, but every image draws its own pair of two different ones."""
-        return replace(self, per_image=True, distinct=True)
 
-
+cifar = partial(Preset, low=-3, high=2)
 PRESETS: dict[str, Preset] = {
     "distinct": Preset(
         source="cnnpool: -3..3 px, a distinct pair per image", low=-3, high=3, per_image=True, distinct=True
@@ -141,13 +130,9 @@ PRESETS: dict[str, Preset] = {
     "zhang_cifar": Preset(
         source="Zhang 2019, CIFAR: every circular position, one pair per batch of 100", batch=100
     ),
-    "aps_cifar": Preset(
-        source="Chaman 2021, CIFAR: -3..2 px, circular, one pair per batch of 256", low=-3, high=2
-    ),
-    "aps_crop": Preset(
+    "aps_cifar": cifar(source="Chaman 2021, CIFAR: -3..2 px, circular, one pair per batch of 256"),
+    "aps_crop": cifar(
         source="Chaman 2021, CIFAR: -3..2 px, crops of the padded image, one pair per batch of 256",
-        low=-3,
-        high=2,
         border="black",
     ),
     "aps_imagenet": Preset(
@@ -156,13 +141,9 @@ PRESETS: dict[str, Preset] = {
         high=31,
         least_size=64,
     ),
-    "lps_cifar": Preset(
-        source="Rojas-Gomez 2022, CIFAR: -3..2 px, circular, one pair per batch", low=-3, high=2
-    ),
-    "lps_crop": Preset(
+    "lps_cifar": cifar(source="Rojas-Gomez 2022, CIFAR: -3..2 px, circular, one pair per batch"),
+    "lps_crop": cifar(
         source="Rojas-Gomez 2022, CIFAR: -3..2 px, crops of the padded image, one pair per batch",
-        low=-3,
-        high=2,
         border="black",
     ),
     "tips": Preset(source="Saha 2024: -H/4..H/4 px, circular, one pair per batch", quarter=True),
@@ -200,11 +181,7 @@ def paired_predictions(
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
-    """Why ``preset`` cannot measure ``model`` on such images; None if it can.
-
-    Raises:
-        NoLogitsError: if the model returns no logits, whatever the preset.
-    """
+    """Why ``preset`` cannot measure ``model`` on such images; None if it can, NoLogitsError if none can."""
     if reason := preset.refusal(size_of(images)):
         return reason
     if preset.border == "crop":
@@ -226,7 +203,7 @@ class Agreement:
         same: share of pairs with the same top-1 class.
         distinct: the same for pairs of two different shifts.
         correct: share of views that are classified correctly.
-        both: share of pairs in which both are classified correctly.
+        both: share of pairs in which both are.
         shifts: shifts of the protocol.
         exact: whether all pairs of shifts were counted.
         labelled: whether every prediction had a label; otherwise none is correct.
@@ -239,6 +216,12 @@ class Agreement:
     shifts: int
     exact: bool
     labelled: bool = True
+
+    @property
+    def given_correct(self) -> float | None:
+        """Pairs with both views correct, divided by correct first views; None if there are none."""
+        correct = self.correct.sum().item()
+        return self.both.sum().item() / correct if correct else None
 
 
 def over_all(
@@ -295,13 +278,15 @@ def over_drawn(
 ) -> Agreement:
     """``PAIRS`` pairs drawn for each image separately, so the spread over images includes that of draws."""
     found = {}
-    for name, drawn in (("own", replace(preset, per_image=True)), ("distinct", preset.paired_per_image())):
+    own = replace(preset, per_image=True)
+    for name, drawn in (("own", own), ("distinct", replace(own, distinct=True))):
         pairs = [paired_predictions(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
         found[name] = torch.stack([torch.stack(pair) for pair in pairs])
-    own, right = found["own"], found["own"] == labels.cpu()
+    same = {name: (tops[:, 0] == tops[:, 1]).double().mean(0) for name, tops in found.items()}
+    right = found["own"] == labels.cpu()
     return Agreement(
-        same=(own[:, 0] == own[:, 1]).double().mean(0),
-        distinct=(found["distinct"][:, 0] == found["distinct"][:, 1]).double().mean(0),
+        same=same["own"],
+        distinct=same["distinct"],
         correct=right.double().mean((0, 1)),
         both=right.all(1).double().mean(0),
         shifts=len(preset.shifts(size_of(images))),
@@ -326,10 +311,8 @@ def by_presets(
 ) -> dict[str, Any]:
     """Results under the named presets: exact for few shifts, else over pairs drawn for every image.
 
-    Returns:
-        ``consistency``, ``consistency_distinct`` by name; ``consistency_given_correct`` of the first; under
-        ``presets`` each preset's definition and results, with the 95 % interval of its consistency over
-        images (and draws); under ``skipped`` the reason why one was not measured.
+    ``consistency_given_correct`` is that of the first preset; ``presets`` has each one's definition and the
+    95 % interval of its consistency over images (and draws), ``skipped`` why one was not measured.
     """
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
@@ -345,23 +328,17 @@ def by_presets(
         "consistency_distinct": {name: one.distinct.mean().item() for name, one in found.items()},
     }
     if found:
-        result["consistency_given_correct"] = _given_correct(next(iter(found.values())))
+        result["consistency_given_correct"] = next(iter(found.values())).given_correct
     result["presets"] = {name: asdict(fitting[name]) | _facts(one) for name, one in found.items()}
     if skipped := {name: reason for name, reason in reasons.items() if reason}:
         result["skipped"] = skipped
     return result
 
 
-def _given_correct(one: Agreement) -> float | None:
-    """Pairs with both views correct, divided by correct first views; None if there are none."""
-    correct = one.correct.sum().item()
-    return one.both.sum().item() / correct if correct else None
-
-
 def _facts(one: Agreement) -> dict[str, Any]:
     low, high = interval(one.same)
     return {
-        "given_correct": _given_correct(one),
+        "given_correct": one.given_correct,
         "accuracy": one.correct.mean().item(),
         "consistency_low": low,
         "consistency_high": high,

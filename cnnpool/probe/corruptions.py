@@ -59,11 +59,6 @@ class Corruptions(Probe):
         names: corruptions of ``cnnpool.probe.corruptions.CORRUPTIONS``.
         severities: 1 to 5, as published.
         seed: seed of their noise.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> list(probe.Corruptions(names=("jpeg", "fog")).measure(*probe.base.example())["by_corruption"])
-        ['jpeg', 'fog']
     """
 
     section = "corruptions"
@@ -107,10 +102,27 @@ class Corruptions(Probe):
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         batch = batch.first(self.samples)
-        found = under_corruptions(model, batch, self.names, self.severities, self.seed)
+        black, white = ends(batch)
+        pixels = ((batch.images.cpu().float() - black) / (white - black)).clamp(0, 1)
+        labels, clean = batch.labels.cpu(), logits(model, batch.images).argmax(1)
+        right = torch.empty(len(self.names), len(self.severities), dtype=torch.float64)
+        same = torch.empty_like(right)
+        for i, name in enumerate(self.names):
+            corruption = CORRUPTIONS[name]
+            for j, severity in enumerate(self.severities):
+                # The same sequence for all severities, so that they differ only in strength.
+                generator = torch.Generator().manual_seed(self.seed)
+                changed = corruption.apply(pixels, corruption.strengths[severity - 1], generator)
+                top = logits(model, (black + changed * (white - black)).to(batch.images)).argmax(1)
+                right[i, j] = (top == labels).double().mean()
+                same[i, j] = (top == clean).double().mean()
         known = batch.black is not None and batch.white is not None
         return {
-            **found,
+            "accuracy": right.mean().item(),
+            "clean_accuracy": (clean == labels).double().mean().item(),
+            "consistency": same.mean().item(),
+            "by_corruption": dict(zip(self.names, right.mean(1).tolist(), strict=True)),
+            "by_severity": dict(zip(map(str, self.severities), right.mean(0).tolist(), strict=True)),
             "severities": list(self.severities),
             "seed": self.seed,
             "black_and_white": "known" if known else "the least and largest value of each channel",
@@ -118,44 +130,8 @@ class Corruptions(Probe):
         }
 
 
-def under_corruptions(
-    model: nn.Module, batch: Batch, names: Sequence[str], severities: Sequence[int], seed: int
-) -> dict[str, Any]:
-    """Accuracy and consistency of ``model`` under the named corruptions.
-
-    If ``batch`` does not give the normalised values of black and white, the smallest and largest value of
-    each channel are used.
-
-    Returns:
-        ``accuracy`` and ``consistency`` over all; ``clean_accuracy``; accuracy ``by_corruption`` and
-        ``by_severity``.
-    """
-    black, white = ends(batch)
-    pixels = ((batch.images.cpu().float() - black) / (white - black)).clamp(0, 1)
-    labels, clean = batch.labels.cpu(), logits(model, batch.images).argmax(1)
-    right = torch.empty(len(names), len(severities), dtype=torch.float64)
-    same = torch.empty_like(right)
-    for i, name in enumerate(names):
-        corruption = CORRUPTIONS[name]
-        for j, severity in enumerate(severities):
-            # The same sequence for all severities, so that they differ only in strength.
-            generator = torch.Generator().manual_seed(seed)
-            changed = corruption.apply(pixels, corruption.strengths[severity - 1], generator)
-            images = (black + changed * (white - black)).to(batch.images)
-            top = logits(model, images).argmax(1)
-            right[i, j] = (top == labels).double().mean()
-            same[i, j] = (top == clean).double().mean()
-    return {
-        "accuracy": right.mean().item(),
-        "clean_accuracy": (clean == labels).double().mean().item(),
-        "consistency": same.mean().item(),
-        "by_corruption": dict(zip(names, right.mean(1).tolist(), strict=True)),
-        "by_severity": dict(zip(map(str, severities), right.mean(0).tolist(), strict=True)),
-    }
-
-
 def ends(batch: Batch) -> tuple[Tensor, Tensor]:
-    """The normalised values of black and of white, (C, 1, 1)."""
+    """The normalised values of black and white, (C, 1, 1); if not known the extremes of each channel."""
     images = batch.images.detach().cpu().float()
     black = images.amin((0, 2, 3)) if batch.black is None else batch.black.cpu().float()
     white = images.amax((0, 2, 3)) if batch.white is None else batch.white.cpu().float()
@@ -163,7 +139,7 @@ def ends(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 class Corruption(NamedTuple):
-    """A corruption and its strengths by severity, 1 first."""
+    """A corruption and its strengths by severity."""
 
     apply: Callable[[Tensor, Any, torch.Generator], Tensor]
     strengths: Sequence[Any]
@@ -203,10 +179,9 @@ def defocus_blur(x: Tensor, strength: tuple[float, float], generator: torch.Gene
 
 
 def motion_blur(x: Tensor, strength: tuple[int, float], generator: torch.Generator) -> Tensor:
-    """Average shifts along a line of random direction, one per image, weighted by half a Gaussian.
+    """Average 2 r + 1 shifts along a line of random direction, one per image, weighted by half a Gaussian.
 
-    ``strength``: the radius r of 2 r + 1 shifts, and the Gaussian's sigma, in pixels; the border pixel is
-    repeated.
+    ``strength``: r and the Gaussian's sigma, in pixels; the border pixel is repeated.
     """
     radius, sigma = strength
     angles = torch.deg2rad((2 * torch.rand(len(x), generator=generator) - 1) * ANGLE)
@@ -234,10 +209,9 @@ def zoom_blur(x: Tensor, reach: float, generator: torch.Generator) -> Tensor:
 
 
 def fog(x: Tensor, strength: tuple[float, float], generator: torch.Generator) -> Tensor:
-    """Add a random cloud, one per image, and scale so that the largest value is unchanged.
+    """Add a random cloud p within 0..1, one per image, of height h: (x + h p) m / (m + h), m the largest x.
 
-    ``strength``: the height of the cloud, and the root of the factor by which its roughness falls with every
-    halving of the scale: (x + h p) m / (m + h), with m the maximum of x and p a cloud within 0..1.
+    ``strength``: h, and the root of the factor by which the cloud's roughness falls with each halved scale.
     """
     height, decay = strength
     side = 1 << max(1, (max(x.shape[-2:]) - 1).bit_length())
@@ -316,9 +290,8 @@ def _filtered(x: Tensor, kernel: Tensor, border: str) -> Tensor:
 def _cloud(images: int, side: int, decay: float, generator: torch.Generator) -> Tensor:
     """Random fractals (images, side, side) within 0..1 by the diamond-square algorithm on a torus.
 
-    Args:
-        side: a power of two.
-        decay: its square divides the random part of a new point's height with every halving of the scale.
+    ``side`` is a power of two; the square of ``decay`` divides the random part with every halving of the
+    scale.
     """
     height = torch.zeros(images, side, side)
     step, rough = side, 1.0

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -31,6 +32,7 @@ from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
 
 log = logging.getLogger(__name__)
+size = partial(count, better="lower", seeds="same")
 
 
 @checked
@@ -45,54 +47,36 @@ class Cost(Probe):
             algorithm for very few.
         timed_samples: images of a timed batch, >= 1.
         repeats: timed passes, whose median is reported, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> probe.Cost(repeats=1).measure(*probe.base.example())["parameters"]  # 16 * 10 + 10
-        170
     """
 
     section = "cost"
     quantities = (
-        count(
-            "parameters",
-            "parameters",
-            "Numbers that training changes.",
-            better="lower",
-            seeds="same",
-            shown="compare",
-        ),
-        count(
+        size("parameters", "parameters", "Numbers that training changes.", shown="compare"),
+        size(
             "classifier_parameters",
             "parameters of fully connected layers",
             "Numbers that training changes in fully connected layers.",
-            better="lower",
-            seeds="same",
         ),
-        count(
+        size(
             "flops",
             "FLOPs",
             "Arithmetic of one forward pass for one image, pooling included; a multiply-add counts two.",
-            better="lower",
-            seeds="same",
             shown="compare",
             headline=True,
         ),
-        count(
+        size(
             "saved_bytes",
             "kept for backward",
-            "Bytes that autograd keeps between the forward and the backward pass, parameters not "
-            "counted, divided by the images of the batch.",
+            "Bytes that autograd keeps between the forward and the backward pass, parameters not counted, "
+            "divided by the images of the batch.",
             unit="B",
-            better="lower",
-            seeds="same",
             shown="compare",
         ),
         count(
             "forward_images_per_s",
             "forward images/s",
-            "Images that pass forward in eval mode, divided by the seconds that takes; the median of "
-            "several passes.",
+            "Images that pass forward in eval mode, divided by the seconds that takes; the median of several "
+            "passes.",
             better="higher",
             timed=True,
         ),
@@ -126,7 +110,7 @@ class Cost(Probe):
         return {
             **fewer,
             "parameters": parameters(model),
-            "classifier_parameters": classifier_parameters(model),
+            "classifier_parameters": parameters(model, nn.Linear),
             **({} if (counted := flops(model, stages, images[:1])) is None else {"flops": counted}),
             "saved_bytes": saved_bytes(model, images, labels),
             "forward_images_per_s": images_per_s(model, timed, self.repeats),
@@ -134,15 +118,10 @@ class Cost(Probe):
         }
 
 
-def parameters(model: nn.Module) -> int:
-    """Number of trainable parameters."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-def classifier_parameters(model: nn.Module) -> int:
-    """Number of trainable parameters in fully connected layers (``nn.Linear``)."""
-    linear = {p for m in model.modules() if isinstance(m, nn.Linear) for p in m.parameters()}
-    return sum(p.numel() for p in linear if p.requires_grad)
+def parameters(model: nn.Module, kind: type[nn.Module] = nn.Module) -> int:
+    """Number of trainable parameters in layers of a ``kind``; shared ones count once."""
+    own = {p for m in model.modules() if isinstance(m, kind) for p in m.parameters()}
+    return sum(p.numel() for p in own if p.requires_grad)
 
 
 def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
@@ -218,14 +197,13 @@ def stage_times(
     The operator alone, on its actual input maps; backward to its input and its parameters. Forward is timed
     with recording for backward, as in training.
     """
-    device = device_of(model)
     times = {}
     seen = maps_of(model, stages, images, inputs=True)
     with examined(model), torch.enable_grad():
         for stage, x in seen.items():
-            forward, backward = _operator_seconds(stages[stage], x, repeats, device)
-            per_image = 1e6 / len(images)
-            times[stage] = {"forward_us": forward * per_image, "backward_us": backward * per_image}
+            taken = _operator_seconds(stages[stage], x, repeats, device_of(model))
+            names = ("forward_us", "backward_us")
+            times[stage] = {name: 1e6 * s / len(images) for name, s in zip(names, taken, strict=True)}
     return times
 
 
@@ -250,13 +228,9 @@ def _operator_seconds(
     output = operator(x)
     if output.grad_fn is None:
         return forward, 0.0
-    ones = torch.ones_like(output)
-    backward = seconds(
-        lambda: torch.autograd.grad(output, wanted, ones, retain_graph=True, allow_unused=True),
-        repeats,
-        device,
-    )
-    return forward, backward
+    # A gradient that lies in memory, as in training.
+    back = partial(torch.autograd.grad, output, wanted, torch.ones_like(output), True, allow_unused=True)
+    return forward, seconds(back, repeats, device)
 
 
 def _wait(device: torch.device) -> None:

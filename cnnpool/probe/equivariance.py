@@ -40,16 +40,11 @@ class Equivariance(Probe):
     """Equivariance error of every stage at its total stride: detects bugs and the effect of borders.
 
     If everything is circular and the stride divides the map, shifts by the stride commute with a stage
-    exactly: in float64 the error is rounding, about 1e-30 (1e-15 squared). In a net with zero
-    padding the error comes from its borders.
+    exactly: in float64 the error is rounding, about 1e-30 (1e-15 squared). With zero padding it comes from
+    the borders.
 
     Args:
         samples: images, >= 2.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.Equivariance().measure(*probe.base.example()))
-        ['border', 'model_padding', 'samples', 'stages']
     """
 
     section = "equivariance"
@@ -57,9 +52,9 @@ class Equivariance(Probe):
         deviation(
             "stages.<stage>.equivariance_error",
             "equivariance error",
-            "Squared distance between a stage's output for the image shifted by the stage's total "
-            "stride and its output moved by one pixel, divided by the squared distance between "
-            "outputs of different images.",
+            "Squared distance between a stage's output for the image shifted by the stage's total stride and "
+            "its output moved by one pixel, divided by the squared distance between outputs of different "
+            "images.",
         ),
     )
 
@@ -72,14 +67,11 @@ class Equivariance(Probe):
 
 
 def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
-    """By stage phi: E ||phi(S_d x) - S_1 phi(x)||^2 / E ||phi(x) - phi(x')||^2.
+    """By stage phi: E ||phi(S_d x) - S_1 phi(x)||^2 / E ||phi(x) - phi(x')||^2, and d, down, as ``shift_px``.
 
     S_d moves the image circularly by the stage's total stride d, S_1 the stage's output by one pixel. The
     means are over images and the four directions, and over pairs of different images (each with the next).
-
-    Returns:
-        ``equivariance_error``, and ``shift_px``: d, down. Left out: stages whose output is a single row or
-        column, or whose size does not follow from the strides and the image's size.
+    Left out: stages whose output is a single row or column, or that have no ``total_strides``.
     """
     counts: list[int] = []
     apart: dict[str, list[float]] = defaultdict(list)
@@ -92,12 +84,10 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
             for stage, (down, across) in strides.items():
                 value = still[stage]
                 apart[stage].append(_squared(value, following[stage]))
-                errors = [
-                    _squared(
-                        maps_of(model, stages, shift(some, i * down, j * across))[stage], shift(value, i, j)
-                    )
-                    for i, j in cross(1)
-                ]
+                errors = []
+                for i, j in cross(1):
+                    there = maps_of(model, stages, shift(some, i * down, j * across))[stage]
+                    errors.append(_squared(there, shift(value, i, j)))
                 moved[stage].append(sum(errors) / len(errors))
     found = {}
     for stage, (down, _) in strides.items():
@@ -107,10 +97,7 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
 
 
 def total_strides(
-    images: Tensor,
-    stages: Stages,
-    inputs: Mapping[str, Tensor],
-    outputs: Mapping[str, Tensor],
+    images: Tensor, stages: Stages, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> dict[str, tuple[int, int]]:
     """Image pixels per output pixel, down and across, of every stage where this is a whole number.
 
@@ -144,11 +131,6 @@ class HeatMap(Probe):
     Args:
         samples: images, >= 1.
         radius_px: radius of the map in pixels each way, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.HeatMap().measure(*probe.base.example()))
-        ['border', 'model_padding', 'radius_px', 'samples', 'stages']
     """
 
     section = "heat_map"
@@ -157,9 +139,9 @@ class HeatMap(Probe):
         deviation(
             "stages.<stage>.feature_distance",
             "feature distance under shifts",
-            "Cosine distance between a stage's output for the shifted image and its shifted output, "
-            "enlarged to the image's size; mean over positions, images and all shifts of a square "
-            "(Zhang 2019, figure 5).",
+            "Cosine distance between a stage's output for the shifted image and its shifted output, enlarged "
+            "to the image's size; mean over positions, images and all shifts of a square (Zhang 2019, figure "
+            "5).",
             range=(0.0, 2.0),
         ),
     )
@@ -198,8 +180,7 @@ def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: i
 def directions(maps: Tensor) -> Tensor:
     """Normalise vectors along axis 1 to length 1 and add a component, (N, C, ...) -> (N, C + 1, ...).
 
-    The component is 1 for a zero vector, else 0: the product of two results is the cosine, 1
-    between two zero vectors, and 0 between a zero vector and another.
+    The component is 1 for a zero vector, else 0, so that the cosine of two zero vectors is 1.
     """
     lengths = maps.norm(dim=1, keepdim=True)
     zero = lengths == 0
@@ -209,8 +190,7 @@ def directions(maps: Tensor) -> Tensor:
 def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int, int]) -> Tensor:
     """Mean product of vectors of ``a`` and those of ``b`` moved by ``way``, both first enlarged to ``size``.
 
-    Pixels of the maps (N, C, h, w) are repeated. Nothing is enlarged: each pair of rows and columns that
-    meet is computed once and weighted by its count.
+    Nothing is really enlarged: each pair of rows and columns that meet is computed once, and weighted.
     """
     rows, row_counts = _meetings(a.shape[2], b.shape[2], size[0], way[0])
     columns, column_counts = _meetings(a.shape[3], b.shape[3], size[1], way[1])
@@ -234,11 +214,6 @@ class LieDerivative(Probe):
 
     Args:
         samples: images, >= 2.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.LieDerivative().measure(*probe.base.example()))
-        ['border', 'lie_derivative', 'model_padding', 'relative_lie_derivative', 'samples', 'stages']
     """
 
     section = "lie"
@@ -246,14 +221,14 @@ class LieDerivative(Probe):
         deviation(
             "lie_derivative",
             "Lie derivative of the logits",
-            "Squared rate of change of the logits as the image moves, per squared pixel, divided by "
-            "the number of classes (Gruver 2023).",
+            "Squared rate of change of the logits as the image moves, per squared pixel, divided by the "
+            "number of classes (Gruver 2023).",
         ),
         deviation(
             "relative_lie_derivative",
             "relative Lie derivative of the logits",
-            "The Lie derivative of the logits divided by the mean squared difference between the "
-            "logits of different images.",
+            "The Lie derivative of the logits divided by the mean squared difference between the logits of "
+            "different images.",
         ),
         deviation(
             "stages.<stage>.lie_derivative",
@@ -264,8 +239,8 @@ class LieDerivative(Probe):
         deviation(
             "stages.<stage>.relative_lie_derivative",
             "relative Lie derivative",
-            "The Lie derivative of a stage divided by the mean squared difference between its outputs "
-            "for different images.",
+            "The Lie derivative of a stage divided by the mean squared difference between its outputs for "
+            "different images.",
         ),
     )
 
@@ -282,14 +257,11 @@ def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[st
 
     T_t moves the image by t pixels with ideal interpolation, T_{-t} moves the stage's output back by as many
     image pixels; dim is the number of outputs. The mean is over images and both axes. The logits, under the
-    name "", are not moved back.
-
-    Returns:
-        ``lie_derivative`` as above; ``relative_lie_derivative``: the same divided by
-        E ||f(x) - f(x')||^2 / dim over pairs of different images (each with the next).
+    name "", are not moved back. ``relative_lie_derivative`` is the same divided by E ||f(x) - f(x')||^2 / dim
+    over pairs of different images (each with the next).
     """
     images = images.to(device_of(model))
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = defaultdict(float)
     apart: dict[str, float] = {}
     for axis in (2, 3):
         for name, (value, tangent) in _pushed(model, stages, images, axis).items():
@@ -297,26 +269,19 @@ def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[st
             if name:
                 per_px = value.shape[axis] / images.shape[axis]
                 rate = rate - per_px * fourier_derivative(value.double(), axis)
-            sums[name] = sums.get(name, 0.0) + rate.square().mean().item() / 2
+            sums[name] += rate.square().mean().item() / 2
             apart[name] = (value.double() - value.double().roll(1, 0)).square().mean().item()
+    relative = {name: total / apart[name] if apart[name] else 0.0 for name, total in sums.items()}
     return {
-        name: {
-            "lie_derivative": total,
-            "relative_lie_derivative": total / apart[name] if apart[name] else 0.0,
-        }
+        name: {"lie_derivative": total, "relative_lie_derivative": relative[name]}
         for name, total in sums.items()
     }
 
 
 def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Output and its derivative as the image moves along ``axis``, by stage, and for the logits as ""."""
-    with (
-        warnings.catch_warnings(),
-        examined(model),
-        captured(stages) as seen,
-        torch.no_grad(),
-        forward_ad.dual_level(),
-    ):
+    quiet, level = warnings.catch_warnings(), forward_ad.dual_level()
+    with quiet, examined(model), captured(stages) as seen, torch.no_grad(), level:
         # torch compiles its forward-mode rules with TorchScript on first use, which warns of deprecation.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
         moving = forward_ad.make_dual(images, fourier_derivative(images, axis))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -11,18 +12,15 @@ from cnnpool.bounds import Count, CountOrZero, Share
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.shift import mean_over, parts
-from cnnpool.probe.windows import WinnerSums, share, shares_of, stride_of, tie_rule, ties, winner_sums
+from cnnpool.probe.windows import share, shares_of, stride_of, tie_rule, ties, winner_sums
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked
 
-ZERO_SHOWN: dict[str, Shown] = {"": "compare", "before_activation.": "probe"}
 
-
-def _sparsity(where: str, title: str, of: str) -> tuple[Quantity, ...]:
+def _sparsity(where: str, title: str, of: str, zero: Shown) -> tuple[Quantity, ...]:
     """The quantities of ``sparsity`` at ``where`` of every stage."""
     key = f"<stage>.{where}"
     shown: Shown = "file" if where else "probe"
-    zero = ZERO_SHOWN.get(where, "file")
     return (
         fraction(
             f"{key}zero_fraction",
@@ -57,13 +55,14 @@ def _sparsity(where: str, title: str, of: str) -> tuple[Quantity, ...]:
 
 
 SPARSITY = (
-    *_sparsity("", "", "at the input of a downsampling stage, of each image by itself"),
+    *_sparsity("", "", "at the input of a downsampling stage, of each image by itself", "compare"),
     *_sparsity(
         "before_activation.",
         " before activation",
         "before the activation function that feeds a stage, of each image by itself",
+        "probe",
     ),
-    *_sparsity("<filters>.", ", <filters>", "of a batch at the filters before, in or after a stage"),
+    *_sparsity("<filters>.", ", <filters>", "of a batch at the filters before, in or after a stage", "file"),
 )
 
 
@@ -80,11 +79,6 @@ class GradientRouting(Probe):
     Args:
         samples: images of the probe batch, >= 1; coverage depends on it.
         epsilon: a gradient below epsilon times the sample's largest counts as small, 0..1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> probe.GradientRouting().measure(*probe.base.example())["s1"]["zero_fraction"]
-        0.75
     """
 
     section = "gradient"
@@ -148,12 +142,7 @@ class GradientRouting(Probe):
 
 
 class StageRouting:
-    """The results of ``GradientRouting`` for one stage, except those of its filters.
-
-    Args:
-        operator: the operator of the stage.
-        epsilon: as in ``GradientRouting``.
-    """
+    """The results of ``GradientRouting`` for one stage, except those of its filters."""
 
     def __init__(self, operator: nn.Module, epsilon: float):
         self.operator, self.epsilon = operator, epsilon
@@ -162,7 +151,7 @@ class StageRouting:
         self.reached: Tensor | None = None
         self.phases: list[Tensor] = []
         self.before: list[dict[str, float]] = []
-        self.winners: list[WinnerSums] = []
+        self.winners: list[Tensor] = []
 
     def add(self, tap: Tap) -> None:
         """Add one part of the batch."""
@@ -190,7 +179,7 @@ class StageRouting:
             "samples": samples,
         }
         if self.winners:
-            result |= shares_of(self.winners)
+            result |= shares_of(reduce(torch.add, self.winners))
         if self.before:
             result["before_activation"] = self._means(self.before)
         return result
@@ -202,16 +191,8 @@ class StageRouting:
 def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
     """Sparsity of the gradients (N, ...) of N samples; each value is a mean over the samples.
 
-    A sample with zero gradient counts as the limit of a single non-zero entry among ever more:
-    participation ratio 0, Hoyer 1.
-
-    Returns:
-        ``zero_fraction``: entries that are exactly zero, divided by all entries.
-        ``small_fraction``: entries with |g| <= epsilon * max |g| of their sample, divided by all.
-        ``participation_ratio``: (sum |g|)^2 / (D sum g^2) over a sample's D entries: 1 if all are equally
-            large, 1/D for a single one.
-        ``hoyer``: (sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) (Hoyer 2004): 0 if all are equally large, 1 for a
-            single one.
+    Fractions are divided by all entries; the formulas are in the quantities above. A sample with zero
+    gradient counts as the limit of a single non-zero entry among ever more: participation ratio 0, Hoyer 1.
     """
     magnitude = as_it_lies(gradient).abs()
     entries = magnitude.shape[1]
@@ -242,13 +223,9 @@ def as_it_lies(x: Tensor) -> Tensor:
 def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
     """Mean |g| at each of the stride's phases, (phases,), for gradients (N, C, H, W)."""
     magnitude = gradient.abs()
-    return torch.stack(
-        [
-            magnitude[..., row :: stride[0], column :: stride[1]].mean(dtype=torch.float64)
-            for row in range(min(stride[0], magnitude.shape[-2]))
-            for column in range(min(stride[1], magnitude.shape[-1]))
-        ]
-    )
+    rows, columns = (range(min(pair)) for pair in zip(stride, magnitude.shape[-2:], strict=True))
+    phases = (magnitude[..., i :: stride[0], j :: stride[1]] for i in rows for j in columns)
+    return torch.stack([phase.mean(dtype=torch.float64) for phase in phases])
 
 
 def imbalance(phases: Tensor) -> float:

@@ -17,15 +17,18 @@ ACTIVATIONS = (
 
 
 class Tap(NamedTuple):
-    """Values read at one stage; gradients are per sample, (N, C, H, W)."""
+    """Values read at one stage; gradients are per sample, (N, C, H, W).
+
+    Args:
+        activation: the stage's input.
+        gradient: that of the loss at that input, through this stage alone if the map has other consumers.
+        before: that at the input of the activation whose output the stage takes, through all paths; None if
+            no activation function directly precedes the stage.
+    """
 
     activation: Tensor
-    """The stage's input."""
     gradient: Tensor
-    """Gradient of the loss at that input, through this stage alone if the map has other consumers."""
     before: Tensor | None
-    """Gradient of the loss at the input of the activation whose output the stage takes, through all paths;
-    None if no activation function directly precedes the stage."""
 
 
 def stage_gradients(
@@ -89,12 +92,9 @@ def backpropagate(
 def adjacent_weights(
     model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor
 ) -> dict[str, dict[str, nn.Parameter]]:
-    """The learnt filters next to every stage, in the order of the forward pass of ``image`` (1, C, H, W).
+    """By stage, learnt filters of the layers that ran ``before`` and ``after`` it, and of its ``own`` first.
 
-    Returns:
-        By stage: ``before``, of the last layer that ran before it; ``own``, the stage's first; ``after``, of
-        the first layer that ran after it. Filters are parameters of two dimensions or more; missing ones
-        are left out.
+    Filters are parameters of two dimensions or more; missing ones are left out. ``image`` is (1, C, H, W).
     """
     inside = {part: stage for stage, module in stages.items() for part in module.modules()}
     order: list[tuple[str | None, nn.Module]] = []

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -32,38 +33,24 @@ def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
     pairs = "Pairs of shifted views of an image with the same top-1 class, divided by"
     over = (
         f"The mean over all pairs of shifts that the protocol may draw, where it has at most {EXACT} shifts, "
-        f"else over {PAIRS} pairs an image"
+        f"else over {PAIRS} pairs an image. Protocol: {preset.source}."
     )
-    protocol = f"Protocol: {preset.source}."
-    yield score(
-        f"consistency.{name}",
-        f"consistency ({name})",
-        f"{pairs} all pairs. {over}. {protocol}",
-        shown="compare",
-        headline=True,
+    text = f"{pairs} all pairs. {over}"
+    yield score(f"consistency.{name}", f"consistency ({name})", text, shown="compare", headline=True)
+    in_files = partial(score, shown="file")
+    title, text = (
+        f"consistency of distinct pairs ({name})",
+        f"{pairs} all pairs of two different shifts. {over}",
     )
-    in_files = {
-        f"consistency_distinct.{name}": (
-            "consistency of distinct pairs",
-            f"{pairs} all pairs of two different shifts. {over}. {protocol}",
-        ),
-        f"presets.{name}.given_correct": (
-            "consistency given correct",
-            f"{pairs} the pairs whose first view is classified correctly. {protocol}",
-        ),
-        f"presets.{name}.accuracy": (
-            "accuracy of shifted views",
-            f"Correct predictions over both views of all pairs, divided by all. {protocol}",
-        ),
-    }
+    yield in_files(f"consistency_distinct.{name}", title, text)
+    text = f"{pairs} the pairs whose first view is classified correctly. Protocol: {preset.source}."
+    yield in_files(f"presets.{name}.given_correct", f"consistency given correct ({name})", text)
+    text = f"Correct predictions over both views of all pairs, divided by all. Protocol: {preset.source}."
+    yield in_files(f"presets.{name}.accuracy", f"accuracy of shifted views ({name})", text)
     for end, side in (("low", "lower"), ("high", "upper")):
-        in_files[f"presets.{name}.consistency_{end}"] = (
-            f"{side} end of consistency",
-            f"{side.capitalize()} end of the 95 % interval of consistency ({name}) over images, and over "
-            "draws where it is not exact.",
-        )
-    for key, (title, definition) in in_files.items():
-        yield score(key, f"{title} ({name})", definition, shown="file")
+        text = f"{side.capitalize()} end of the 95 % interval of consistency ({name}) over images, and over"
+        title = f"{side} end of consistency ({name})"
+        yield in_files(f"presets.{name}.consistency_{end}", title, f"{text} draws where it is not exact.")
 
 
 @checked
@@ -84,11 +71,6 @@ class ShiftInvariance(Probe):
         max_shift_px: largest shift of the stage measures and of accuracy against shift, in pixels, >= 1.
         worst_px: largest circular shift each way for worst- and mean-shift accuracy, in pixels, >= 0.
         seed: seed of the drawn shifts.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.ShiftInvariance().measure(*probe.base.example())["consistency"])
-        ['aps_cifar', 'distinct']
     """
 
     section = "invariance"
@@ -126,8 +108,8 @@ class ShiftInvariance(Probe):
             "stages.<stage>.relative_change.<px>",
             "relative change at <px> px",
             "Distance that a stage's output moves when the image shifts circularly by so many pixels, "
-            "divided by the distance between outputs of different images: 0 is invariant, 1 as "
-            "far as another image.",
+            "divided by the distance between outputs of different images: 0 is invariant, 1 as far as "
+            "another image.",
             shown="compare",
         ),
         score(
@@ -165,8 +147,9 @@ class ShiftInvariance(Probe):
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         images, labels, black, *_ = batch
         views = images[: self.samples], labels[: self.samples]
-        some, few = images[: self.shift_samples], images[: self.stage_samples]
+        some = images[: self.shift_samples], labels[: self.shift_samples]
         mapped = images[: self.map_samples], labels[: self.map_samples]
+        few = images[: self.stage_samples]
         presets: dict[str, Preset] = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
@@ -175,28 +158,21 @@ class ShiftInvariance(Probe):
         for one in found["presets"].values():
             # With each protocol, since circular shifts of zero-padded networks measure something else.
             one["model_padding"] = paddings(model)
+        found |= accuracy_of_shifts(model, *some, self.worst_px, self.max_shift_px)
+        if self.map_samples:
+            found["accuracy_over_shifts"] = accuracy_map(model, *mapped, self.max_shift_px).tolist()
         return {
             **found,
-            **accuracy_of_shifts(model, some, labels[: len(some)], self.worst_px, self.max_shift_px),
-            **(
-                {"accuracy_over_shifts": accuracy_map(model, *mapped, self.max_shift_px).tolist()}
-                if self.map_samples
-                else {}
-            ),
             "worst_px": self.worst_px,
             "samples": len(views[0]),
-            "shift_samples": len(some),
+            "shift_samples": len(some[0]),
             "map_samples": len(mapped[0]),
             "stage_samples": len(few),
             "seed": self.seed,
             "model_padding": paddings(model),
             "stages": {
-                stage: {
-                    "relative_change": changes[stage],
-                    "unchanged_outputs": unchanged[stage],
-                    **maxima[stage],
-                }
-                for stage in changes
+                stage: {"relative_change": change, "unchanged_outputs": unchanged[stage], **maxima[stage]}
+                for stage, change in changes.items()
             },
         }
 
@@ -204,14 +180,7 @@ class ShiftInvariance(Probe):
 def accuracy_of_shifts(
     model: nn.Module, images: Tensor, labels: Tensor, worst_px: int, max_shift_px: int
 ) -> dict[str, float | dict[str, float]]:
-    """Accuracy on circularly shifted images (N, C, H, W).
-
-    Returns:
-        ``worst_shift_accuracy``: images correct under all shifts of up to ``worst_px`` pixels each way, as a
-            share of all images.
-        ``mean_shift_accuracy``: correct predictions over all these shifts and images, divided by all.
-        ``accuracy_by_shift``: accuracy at d = 0..max_shift_px pixels, the mean over the four directions.
-    """
+    """Worst- and mean-shift accuracy, and accuracy by shift, of images (N, C, H, W); see the quantities."""
     grid, crosses = square(worst_px), {d: cross(d) for d in range(max_shift_px + 1)}
     wanted = dict.fromkeys([*grid, *(way for ways in crosses.values() for way in ways)])
     right = {way: right_answers(model, images, labels, way) for way in wanted}
@@ -243,8 +212,7 @@ def relative_change(
     """How far a d-pixel shift moves each stage's output, d = 1..max_shift_px, by stage and distance.
 
     The mean over images and the four directions of ||phi(S_d x) - phi(x)||, divided by the mean of
-    ||phi(x) - phi(x')|| over pairs of different images (each with the next): 0 is invariant, 1 is as far as
-    another image.
+    ||phi(x) - phi(x')|| over pairs of different images (each with the next).
     """
     # By distance (0: from the next image) and stage, the mean over each part of the images.
     found: dict[int, dict[str, list[float]]] = {d: defaultdict(list) for d in range(max_shift_px + 1)}
@@ -270,10 +238,9 @@ def relative_change(
 def unchanged_outputs(
     model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
 ) -> dict[str, dict[str, float]]:
-    """Share of each operator's outputs unchanged by d-pixel shifts of its own input, by stage and distance.
+    """By stage and d, outputs bit-identical after the stage's input moves by d of its pixels, divided by all.
 
-    The share of outputs that stay bit-identical after the stage's input map is moved circularly
-    by d of its pixels, over images and the four directions: the literal "invariant to small shifts".
+    Over images and the four directions: the literal "invariant to small shifts".
     """
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     counts = []

@@ -15,11 +15,12 @@ from cnnpool.registry import checked
 
 def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...]:
     """The quantities of ``Moments.noise`` at ``where``."""
+    trace = f"Trace of the covariance of single-image gradients of {of}"
     return (
         Quantity(
             f"{where}trace",
             f"gradient variance{title}",
-            f"Trace of the covariance of single-image gradients of {of}, unbiased.",
+            f"{trace}, unbiased.",
             shown="file",
             range=(0.0, None),
         ),
@@ -33,9 +34,8 @@ def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...
         Quantity(
             f"{where}noise_scale",
             f"gradient noise scale{title}",
-            f"Trace of the covariance of single-image gradients of {of} divided by the squared length of "
-            "their mean, in images: about the batch size from which larger batches gain little (McCandlish "
-            "2018).",
+            f"{trace} divided by the squared length of their mean, in images: about the batch size from "
+            "which larger batches gain little (McCandlish 2018).",
             unit="images",
             range=(0.0, None),
             shown=shown,
@@ -49,9 +49,6 @@ def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...
     )
 
 
-FILTERS = "the filters before, in or after a stage"
-
-
 @checked
 @dataclass(kw_only=True)
 class GradientNoise(Probe):
@@ -59,17 +56,14 @@ class GradientNoise(Probe):
 
     Args:
         samples: images whose gradients are compared, >= 2; each takes a separate backward pass.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.GradientNoise().measure(*probe.base.example()))
-        ['noise_scale', 'samples', 'signal', 'stages', 'trace', 'zero_fraction']
     """
 
     section = "noise"
     quantities = (
         *_noise("", "", "all parameters", "probe"),
-        *_noise("stages.<stage>.<filters>.", ", <filters>", FILTERS, "file"),
+        *_noise(
+            "stages.<stage>.<filters>.", ", <filters>", "the filters before, in or after a stage", "file"
+        ),
     )
 
     samples: AtLeastTwo = 64
@@ -118,11 +112,8 @@ class Moments:
     def noise(self, parameters: Iterable[nn.Parameter]) -> dict[str, float]:
         """Noise scale of ``parameters`` together (McCandlish 2018, arXiv:1812.06162, the simple noise scale).
 
-        Returns:
-            ``trace``: of the covariance of single-sample gradients, unbiased.
-            ``signal``: squared length of the true gradient, unbiased: |mean|^2 - trace / samples.
-            ``noise_scale``: trace / signal, in samples; omitted if the signal is lost in the noise.
-            ``zero_fraction``: entries of single-sample gradients that are exactly zero, divided by all.
+        ``signal`` is |mean|^2 - trace / samples, ``noise_scale`` trace / signal, in samples; omitted if the
+        signal is lost in the noise.
         """
         chosen = [self.place[id(p)] for p in parameters]
         n = self.count

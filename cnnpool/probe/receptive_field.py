@@ -22,11 +22,6 @@ class ReceptiveField(Probe):
 
     Args:
         samples: images, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> probe.ReceptiveField().measure(*probe.base.example())["stages"]["s1"]["reach_px"]
-        2
     """
 
     section = "receptive_field"
@@ -34,15 +29,14 @@ class ReceptiveField(Probe):
         ratio(
             "stages.<stage>.effective_px",
             "effective receptive field",
-            "Side of a square with as many pixels as have more than 4.55 % of the largest mean "
-            "gradient of the stage's central output (Luo 2016).",
+            "Side of a square with as many pixels as have more than 4.55 % of the largest mean gradient of "
+            "the stage's central output (Luo 2016).",
             unit="px",
         ),
         Quantity(
             "stages.<stage>.reach_px",
             "receptive field",
-            "Side of the smallest square around all pixels that the stage's central output depends on "
-            "at all.",
+            "Side of the smallest square around all pixels that the stage's central output depends on.",
             unit="px",
             range=(0.0, None),
         ),
@@ -65,8 +59,7 @@ class ReceptiveField(Probe):
 def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
     """By stage, E |dy/dx| (H, W): y the sum over channels of the output's centre, x the image.
 
-    Summed over the image's channels, averaged over images. The centre of an even map is the lower right of
-    the four central pixels.
+    Summed over channels, averaged over images. The centre of an even map is the lower right one of four.
     """
     sums: dict[str, Tensor] = {}
     for (part,) in parts(images):
@@ -82,14 +75,8 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
 
 
 def extent(field: Tensor) -> dict[str, float]:
-    """The size of a field (H, W).
-
-    Returns:
-        ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.
-        ``reach_px``: the side of the smallest square around all non-zero pixels, centred or not.
-    """
-    inside = field > 0
-    spans = [torch.nonzero(inside.any(axis))[:, 0] for axis in (0, 1)]
+    """The quantities of ``ReceptiveField`` for a field (H, W); ``reach_px`` need not be centred."""
+    spans = [torch.nonzero((field > 0).any(axis))[:, 0] for axis in (0, 1)]
     return {
         "effective_px": (field > THRESHOLD * field.max()).sum().item() ** 0.5,
         "reach_px": max((int(s[-1] - s[0]) + 1 for s in spans if len(s)), default=0),

@@ -1,7 +1,4 @@
-"""Shifts of whole batches, sets of shifts, and predictions for shifted images.
-
-Images are processed in parts: memory depends on the part, not on the batch.
-"""
+"""Shifts of whole batches, in parts, so that memory does not depend on the batch, and their predictions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
@@ -18,16 +15,11 @@ Mean = TypeVar("Mean", float, Tensor)
 FORWARD = 1 << 20
 """Pixels of one forward pass: 256 images of 64 pixels, 20 of 224."""
 BACKWARD = 1 << 18
-"""Pixels of one pass that saves much of each, such as for backward: 256 images of 32 pixels,
-64 of 64, 5 of 224."""
+"""Pixels of one pass that saves much of each, such as for backward: 256 images of 32 pixels, 5 of 224."""
 
 
 def at_once(images: Tensor, *, kept: bool) -> int:
-    """How many of ``images`` (N, C, H, W) to process at once; at least one.
-
-    Args:
-        kept: whether much is saved of each, as for the backward pass.
-    """
+    """How many of ``images`` (N, C, H, W) to process at once; fewer if much is ``kept`` of each."""
     return max(1, (BACKWARD if kept else FORWARD) // (images.shape[-2] * images.shape[-1]))
 
 
@@ -61,11 +53,7 @@ class NoLogitsError(ValueError):
 
 
 def logits(model: nn.Module, images: Tensor, *, dense: bool = False) -> Tensor:
-    """Logits (N, K) of images (N, C, H, W), on the CPU; with ``dense`` also (N, K, H, W), per pixel.
-
-    Raises:
-        NoLogitsError: if the model returns anything else.
-    """
+    """Logits (N, K), or with ``dense`` per pixel (N, K, H, W), on the CPU; else NoLogitsError."""
     with examined(model), torch.no_grad():
         parts = images.split(_size(images))
         pixels = images.shape[2:] if dense else None
@@ -74,12 +62,10 @@ def logits(model: nn.Module, images: Tensor, *, dense: bool = False) -> Tensor:
 
 def _row(output: Any, pixels: torch.Size | None) -> Tensor:
     """``output`` on the CPU, if it is logits (N, K), or (N, K, H, W) for (H, W) ``pixels``."""
-    if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] == pixels:
+    if isinstance(output, Tensor) and (output.ndim == 2 or (output.ndim == 4 and output.shape[2:] == pixels)):
         return output.cpu()
-    if not isinstance(output, Tensor) or output.ndim != 2:
-        found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-        raise NoLogitsError(f"the model must return logits (N, K), one row an image, got {found}")
-    return output.cpu()
+    found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    raise NoLogitsError(f"the model must return logits (N, K), one row an image, got {found}")
 
 
 def predictions(
@@ -123,13 +109,9 @@ def shift(
     circular: bool = True,
     fill: Tensor | None = None,
 ) -> Tensor:
-    """Move each image by its own whole number of pixels.
+    """Move images (N, C, H, W) by whole pixels, one number or one per image (N,), negative up or left.
 
-    Args:
-        images: (N, C, H, W).
-        down, right: pixels, one number or one per image (N,); negative moves up or left.
-        circular: pixels wrap around; otherwise ``fill`` enters.
-        fill: by channel (C,); None for zeros. In normalised images zero is the mean grey, not black.
+    Unless ``circular``, ``fill`` enters, by channel (C,); None for zeros: the mean grey of normalised images.
     """
     if circular and isinstance(down, int) and isinstance(right, int):
         return images.roll((down, right), (2, 3))
@@ -148,8 +130,7 @@ def shift(
 def fourier_shift(images: Tensor, down: float, right: float) -> Tensor:
     """Move images (N, C, H, W) circularly by fractions of a pixel, with ideal interpolation.
 
-    Turns the phase of every frequency f by 2 pi f d. A frequency at Nyquist keeps its real part, cos(pi d),
-    because its phase is unknown. Shifts by whole pixels are rolls, within rounding.
+    A frequency at Nyquist keeps its real part, cos(pi d), because its phase is unknown.
     """
     for amount, axis in ((down, 2), (right, 3)):
         angle = torch.pi * 2 * amount * _frequencies(images, axis)

@@ -13,16 +13,7 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.base import (
-    AtLeastTwo,
-    Batch,
-    Pixels,
-    PixelsOrZero,
-    Probe,
-    Result,
-    Stages,
-    circumstances,
-)
+from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, circumstances
 from cnnpool.probe.shift import fourier_shift, logits, shift, square
 from cnnpool.quantity import deviation, fraction, score
 from cnnpool.registry import checked
@@ -37,12 +28,6 @@ class AdversarialShift(Probe):
         samples: images, >= 1.
         max_shift_px: extent of the grid in pixels each way, >= 0.
         per_px: grid points per pixel, >= 1; 1 gives whole pixels only.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> found = probe.AdversarialShift().measure(*probe.base.example())
-        >>> 0 <= found["accuracy"] <= found["mean_accuracy"] <= 1
-        True
     """
 
     section = "adversarial"
@@ -58,8 +43,7 @@ class AdversarialShift(Probe):
         score(
             "whole_px_accuracy",
             "adversarial accuracy, whole pixels",
-            "Images classified correctly under every shift of the grid by whole pixels, divided by "
-            "all images.",
+            "Images classified correctly under every whole-pixel shift of the grid, divided by all images.",
         ),
         score(
             "mean_accuracy",
@@ -85,13 +69,7 @@ class AdversarialShift(Probe):
 
 
 def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: list[float]) -> dict[str, float]:
-    """Accuracy over the grid span x span of shifts, in pixels, by ideal interpolation.
-
-    Returns:
-        ``accuracy``: images classified correctly at every point of the grid, divided by all.
-        ``whole_px_accuracy``: the same at whole-pixel points of the grid.
-        ``mean_accuracy``: correct predictions over all points and images, divided by all.
-    """
+    """The quantities of ``AdversarialShift`` over the grid span x span of shifts, in pixels."""
     right, whole = [], []
     for down in span:
         for across in span:
@@ -117,11 +95,6 @@ class Diagonal(Probe):
     Args:
         samples: images, >= 1; 1000 in the paper.
         steps: neighbouring pairs of positions around the centre, >= 1; 8 in the paper.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.Diagonal().measure(*probe.base.example()))
-        ['border', 'confidence_change', 'model_padding', 'samples', 'steps', 'top1_change']
     """
 
     section = "diagonal"
@@ -149,26 +122,14 @@ class Diagonal(Probe):
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         images, _, black, *_ = batch.first(self.samples)
         start = -(self.steps // 2)
-        confidences = torch.stack(
-            [
-                logits(model, shift(images, d, d, circular=False, fill=black)).double().softmax(1)
-                for d in range(start, start + self.steps + 1)
-            ]
-        )
-        return {
-            **jumps(confidences),
-            "steps": self.steps,
-            **circumstances(model, images, "black"),
-        }
+        places = range(start, start + self.steps + 1)
+        moved = (logits(model, shift(images, d, d, circular=False, fill=black)) for d in places)
+        found = jumps(torch.stack([each.double().softmax(1) for each in moved]))
+        return {**found, "steps": self.steps, **circumstances(model, images, "black")}
 
 
 def jumps(confidences: Tensor) -> dict[str, float]:
-    """Changes between neighbouring positions; confidences (positions, N, K).
-
-    Returns:
-        ``top1_change``: pairs of neighbours with different top-1 classes, divided by all pairs and images.
-        ``confidence_change``: mean |p' - p| of the first position's top-1 class.
-    """
+    """The quantities of ``Diagonal`` between neighbouring positions; confidences (positions, N, K)."""
     before, after = confidences[:-1], confidences[1:]
     top = before.argmax(2, keepdim=True)
     return {
@@ -185,11 +146,6 @@ class Sensitivity(Probe):
     Args:
         samples: images, >= 2.
         radius_px: radius of the map in pixels each way, >= 1.
-
-    Example:
-        >>> from cnnpool import probe
-        >>> sorted(probe.Sensitivity().measure(*probe.base.example()))
-        ['border', 'map', 'mean', 'model_padding', 'radial', 'radius_px', 'samples']
     """
 
     section = "sensitivity"
@@ -198,9 +154,8 @@ class Sensitivity(Probe):
         deviation(
             "mean",
             "translation sensitivity",
-            "Distance of the logits of the shifted image from those of the image, divided by the "
-            "distance between different images; mean over images and all shifts of a square "
-            "(Kauderer-Abrams 2017).",
+            "Distance of the logits of the shifted image from those of the image, divided by the distance "
+            "between different images; mean over images and all shifts of a square (Kauderer-Abrams 2017).",
         ),
         deviation(
             "radial.<px>",
@@ -228,8 +183,7 @@ class Sensitivity(Probe):
 def sensitivity_map(model: nn.Module, images: Tensor, radius: int, black: Tensor | None = None) -> Tensor:
     """E ||f(S x) - f(x)|| / E ||f(x) - f(x')|| over shifts of up to ``radius`` pixels: (2r+1, 2r+1).
 
-    f are the logits; black enters at the border; the second mean is over pairs of different images
-    (each with the next). 0 in the centre; 1 is as far as another image.
+    f are the logits; black enters; the second mean is over pairs of different images (each with the next).
     """
     still = logits(model, images).double()
     apart = (still - still.roll(1, 0)).norm(dim=1).mean()

@@ -1,7 +1,7 @@
 """The windows of an operator: ties, winning places, and how often it outputs the maximum."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -15,10 +15,7 @@ from cnnpool.probe.base import examined, maps_of
 from cnnpool.probe.shift import parts as parts_of
 
 Pair = tuple[int, int]
-WinnerSums = dict[str, tuple[Tensor, int]]
-SAME = 1e-3
-TRIED = (1.0, 3.0)
-"""Test values: positive, as powers and probabilities require; two, as a bias could preserve one."""
+WINNERS = ("winners", "winners_untied", "winners_tied")
 Geometry = tuple[Pair, Pair, Pair, Pair, bool]
 """Kernel, stride, padding, dilation and ceil mode, in torch's order."""
 
@@ -51,21 +48,23 @@ def tie_rule(operator: nn.Module) -> str:
 
 
 def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
-    """Windows of the map (N, C, H, W) whose maximum is not unique, and windows of zeros only.
+    """Windows of the map (N, C, H, W) with a maximum that is not unique, or of zeros only, divided by all.
 
-    The windows are the operator's own (``kernel_size``, ``stride``, ``dilation``); for an operator without a
-    window they are its stride x stride cells.
-
-    Returns:
-        ``tied_windows``, ``zero_windows``: divided by the number of windows entirely within the map.
+    The windows entirely within the map, the operator's own (``kernel_size``, ``stride``, ``dilation``) or, if
+    it has none, its stride x stride cells.
     """
     stride = stride_of(operator)
     kernel, dilation = own(operator, "kernel_size", stride), own(operator, "dilation", (1, 1))
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    if any(length < r for length, r in zip(activation.shape[-2:], reach, strict=True)):
-        return {"tied_windows": 0.0, "zero_windows": 0.0}
     down, across = ((n - r) // s + 1 for n, r, s in zip(activation.shape[-2:], reach, stride, strict=True))
-    places = _places(activation, kernel, stride, dilation, (down, across))
+    if min(down, across) < 1:
+        return {"tied_windows": 0.0, "zero_windows": 0.0}
+    # The k-th place of all windows is a strided view; gathering windows takes three times as long.
+    places = [
+        activation[..., row :: stride[0], column :: stride[1]][..., :down, :across]
+        for row in range(0, dilation[0] * kernel[0], dilation[0])
+        for column in range(0, dilation[1] * kernel[1], dilation[1])
+    ]
     largest = reduce(torch.maximum, places)
     winners = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
     return {
@@ -74,15 +73,12 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
     }
 
 
-def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
-    """Number of max-pooling windows won by each place, row by row (cells,), and number of windows.
+def winner_sums(activation: Tensor, operator: nn.Module) -> Tensor | None:
+    """Max-pooling windows won by each place, row by row, and last all windows, (cells + 1, 3) by ``WINNERS``.
 
-    Ties follow the operator's own rule; a split window gives each of the equal maxima its part.
-
-    Returns:
-        ``winners`` over all windows, ``winners_untied`` over those with a single maximum, whose winner the
-        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides. None for
-        an operator that takes no maximum over windows.
+    Over all windows, over those with a single maximum, whose winner the image decides, and over the others,
+    whose winner the operator's tie rule decides; a split window gives each of the equal maxima its part. None
+    for an operator that takes no maximum over windows.
     """
     if isinstance(operator, nn.MaxPool2d):
         operator = MaxPool2d.like(operator)
@@ -92,25 +88,20 @@ def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
     won, tied = _kept(activation, operator, pool)
     # Place by place, in blocks of one size: all places at once take many times the map's memory, and blocks
     # of data-dependent sizes fragment it.
-    sums = torch.tensor(
-        [[_sum(place), _sum(place * ~tied), _sum(place * tied)] for place in won], dtype=torch.float64
-    )
-    ties = int(tied.count_nonzero())
-    windows = {"winners": len(tied), "winners_untied": len(tied) - ties, "winners_tied": ties}
-    return {name: (sums[:, i], windows[name]) for i, name in enumerate(windows)}
+    counted = ((place, place * ~tied, place * tied) for place in won)
+    sums = [[_sum(part) for part in parts] for parts in counted]
+    ties = _sum(tied)
+    return torch.tensor([*sums, [len(tied), len(tied) - ties, ties]], dtype=torch.float64)
 
 
 def _sum(place: Tensor) -> float:
     return float(place.count_nonzero() if place.dtype == torch.bool else place.sum())
 
 
-def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
-    """Shares of the windows of all ``parts`` of a batch: lists of sum 1, omitted if there are none."""
-    shares = {}
-    for name in parts[0]:
-        if windows := sum(part[name][1] for part in parts):
-            shares[name] = (reduce(torch.add, [part[name][0] for part in parts]) / windows).tolist()
-    return shares
+def shares_of(sums: Tensor) -> dict[str, list[float]]:
+    """Shares of the windows, from ``winner_sums``: lists of sum 1, omitted if there are none."""
+    columns = zip(WINNERS, sums.unbind(1), strict=True)
+    return {name: (won[:-1] / won[-1]).tolist() for name, won in columns if won[-1]}
 
 
 def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Iterator[Tensor], Tensor]:
@@ -122,7 +113,7 @@ def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Iterator[
         return (((winners >> place) & 1).double() / equal for place in range(cells)), equal > 1
     # If the first and the last maximum coincide there is only one.
     other = _winners(activation, operator, pool, "last" if pool.ties == "first" else "first")
-    return _one_hot(winners, cells), winners != other
+    return (winners == place for place in range(cells)), winners != other
 
 
 def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> Tensor:
@@ -140,33 +131,15 @@ def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> T
         own.update(before)
 
 
-def _places(x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, windows: Pair) -> list[Tensor]:
-    """For each place of a window, row by row, the cells of all ``windows`` (down, across) there.
-
-    The k-th place of all windows is a strided view; gathering windows takes three times as long.
-    """
-    return [
-        x[..., row :: stride[0], column :: stride[1]][..., : windows[0], : windows[1]]
-        for row in range(0, dilation[0] * kernel[0], dilation[0])
-        for column in range(0, dilation[1] * kernel[1], dilation[1])
-    ]
-
-
-def _one_hot(winners: Tensor, cells: int) -> Iterator[Tensor]:
-    return (winners == place for place in range(cells))
-
-
 def _pair(value: int | Pair) -> Pair:
     return (value, value) if isinstance(value, int | float) else (int(value[0]), int(value[1]))
 
 
 class Passed(NamedTuple):
-    """Windows of a stage, counted over images and channels."""
+    """Windows of a stage, those of two values at least, and of these those that output their maximum."""
 
     maximum: int
-    """Uneven windows whose output is their maximum."""
     uneven: int
-    """Windows with at least two different values."""
     windows: int
 
     def shares(self) -> dict[str, float]:
@@ -180,14 +153,9 @@ def maximum_sampling(
 ) -> dict[str, dict[str, float]]:
     """Maximum-sampling bias of each stage (after Saha & Gokhale 2024, arXiv:2404.07410).
 
-    Each output has a window of its own channel, see ``extremes``. If all values of a window are equal, every
-    operator outputs the maximum, so these windows are left out. Any of several equal maxima may
-    be output: the value counts, not its place.
-
-    Returns:
-        By stage ``maximum_sampling_bias``, the share of outputs that equal the maximum of their window bit
-        for bit, among outputs with a non-constant window; and ``constant_windows``, the share of the
-        others. Empty for an operator that changes a constant map, see ``keeps_constants``.
+    By stage ``maximum_sampling_bias``, outputs that equal the maximum of their window (see ``extremes``) bit
+    for bit, divided by outputs with a non-constant window, since any operator outputs the maximum of others;
+    and ``constant_windows``, the share of these. Empty unless the operator ``keeps_constants``.
     """
     found: dict[str, list[Passed]] = {stage: [] for stage in stages}
     with examined(model), torch.no_grad():
@@ -214,25 +182,21 @@ def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Ten
     """Largest and smallest value in the window of every output, for outputs of ``size`` (H', W').
 
     The window is the operator's own (``kernel_size``, ``stride``, ``padding``, ``dilation``, ``ceil_mode``),
-    without the padding. For an operator without one, such as a blur or a polyphase sampler, it is its
+    without the padding. For an operator without one, or with random ones (``fractional_max``), it is its
     stride x stride blocks, the last of which may be cut off by the edge; for other output sizes it is the
-    H' x W' parts of the map as in adaptive pooling. Windows placed at random
-    (``fractional_max``) are unknown, and replaced by these blocks or parts.
+    H' x W' parts of the map as in adaptive pooling.
     """
     stride = stride_of(operator)
-    geometry: Geometry = stride, stride, (0, 0), (1, 1), True
-    if hasattr(operator, "kernel_size"):
-        window: Geometry = (
-            own(operator, "kernel_size", stride),
-            stride,
-            own(operator, "padding", (0, 0)),
-            own(operator, "dilation", (1, 1)),
-            bool(getattr(operator, "ceil_mode", False)),
-        )
-        # The window of a filter that pads by other means would give fewer outputs.
-        geometry = window if _makes(window, maps, size) else geometry
-    if _makes(geometry, maps, size):
-        return F.max_pool2d(maps, *geometry), -F.max_pool2d(-maps, *geometry)
+    kernel, padding, dilation = (
+        own(operator, name, default)
+        for name, default in (("kernel_size", stride), ("padding", (0, 0)), ("dilation", (1, 1)))
+    )
+    window: Geometry = kernel, stride, padding, dilation, bool(getattr(operator, "ceil_mode", False))
+    blocks: Geometry = stride, stride, (0, 0), (1, 1), True
+    # The window of a filter that pads by other means would give fewer outputs.
+    for geometry in (window, blocks) if hasattr(operator, "kernel_size") else (blocks,):
+        if _makes(geometry, maps, size):
+            return F.max_pool2d(maps, *geometry), -F.max_pool2d(-maps, *geometry)
     return F.adaptive_max_pool2d(maps, size), -F.adaptive_max_pool2d(-maps, size)
 
 
@@ -252,12 +216,13 @@ def keeps_constants(operator: nn.Module, maps: Tensor) -> bool:
     If it does not, because it convolves, activates, scales or makes other channels, an output equals
     one of its window's values only by chance.
     """
-    for value in TRIED:
+    # Positive values, as powers and probabilities require; two, as a bias could preserve one.
+    for value in (1.0, 3.0):
         constant = torch.full_like(maps[:1], value)
         outputs = operator(constant)
         if outputs.shape[:2] != constant.shape[:2] or not outputs.numel():
             return False
         centre = outputs[..., outputs.shape[-2] // 2, outputs.shape[-1] // 2]
-        if not bool(((centre - value).abs() <= SAME * abs(value)).all()):
+        if not bool(((centre - value).abs() <= 1e-3 * value).all()):
             return False
     return True

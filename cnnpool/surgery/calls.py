@@ -39,14 +39,9 @@ class _Shallow(fx.Tracer):
 def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
-    Parameters, buffers and their names stay. A module that ``torch.fx`` cannot trace stays too, because its
-    ``forward`` depends on values or on training mode; its calls remain calls.
-
-    Args:
-        model: left unchanged; the returned model shares its parameters.
-
-    Returns:
-        A model that computes the same function.
+    Returns a model of the same function, which shares the parameters of ``model``; that is left unchanged. A
+    module that ``torch.fx`` cannot trace stays, because its ``forward`` depends on values or on training
+    mode.
 
     Example:
         >>> import torch
@@ -60,15 +55,11 @@ def as_modules(model: nn.Module) -> nn.Module:
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     model = copy.deepcopy(model, shared)
     for name, module in reversed(list(model.named_modules())):
-        if type(module).__module__.startswith("torch."):
-            continue
-        traced = _traced(module)
-        if traced is None:
-            continue
-        if not name:
-            return traced
-        parent, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, traced)
+        traced = None if type(module).__module__.startswith("torch.") else _traced(module)
+        if traced is not None:
+            if not name:
+                return traced
+            model.set_submodule(name, traced)
     return model
 
 

@@ -15,14 +15,10 @@ def merges(module: nn.Module) -> bool:
 
 
 class DenseMerging(nn.Module):
-    """Patch merging at stride 1, with shared parameters, then a downsampling operator.
+    """Patch merging of torchvision or timm at stride 1, with shared parameters, then a downsampling operator.
 
     y = operator(W norm(x of the 2 x 2 cells from each position on)); with ``subsample`` of stride 2 this is
     patch merging itself. Cells beyond the map are zeros, as in patch merging.
-
-    Args:
-        merging: torchvision's or timm's module.
-        operator: takes and returns (N, C, H, W).
     """
 
     def __init__(self, merging: nn.Module, operator: nn.Module):
@@ -62,11 +58,7 @@ class DenseSameConv2d(nn.Module):
     Along n pixels, SAME of stride s, window k and dilation d adds
     t(s) = max(0, (ceil(n / s) - 1) s + d (k - 1) + 1 - n) zeros, floor(t / 2) of them in front. At stride 1
     there are more in front, so all windows lie floor(t(1) / 2) - floor(t(s) / 2) pixels earlier; that many
-    values are added at the end and dropped in front.
-
-    Args:
-        dense: the convolution at stride 1, (N, C, H, W) to (N, C', H, W).
-        stride: the original stride, (vertical, horizontal).
+    values are added at the end and dropped in front. ``dense`` is the convolution at stride 1.
     """
 
     def __init__(self, dense: nn.Conv2d, stride: Sequence[int]):

@@ -24,11 +24,7 @@ GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pa
 
 
 def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Module:
-    """The readout in place of a global pooling, with the same output shape.
-
-    Raises:
-        ValueError: if its vector and the map's channels differ in number, or the input is not a map.
-    """
+    """The readout in place of a global pooling, with the same output shape; ValueError if that cannot be."""
     _, channels, *size = target.inputs[0].shape
     if len(size) != 2:
         raise ValueError(f"readouts take maps (N, C, H, W), and this is given {len(size) + 2} dimensions")
@@ -46,8 +42,7 @@ def new_downsampling(
 ) -> nn.Module:
     """The operator in place of a pooling, after the dense convolution, or at stride 1 before it.
 
-    Raises:
-        ValueError: if no setting of the operator keeps the size, or more than the map is returned.
+    Raises ValueError if no setting of the operator keeps the size, or more than the map is returned.
     """
     if getattr(target.module, "return_indices", False):
         raise ValueError(
@@ -63,15 +58,17 @@ def new_downsampling(
         return fitting(target, target.inputs, entry, options)
     if order == "before":
         same = replace(target, module=nn.Identity(), outputs=target.inputs)
-        pool = fitting(same, target.inputs, entry, options)
-        return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
+        return nn.Sequential(*_parts(fitting(same, target.inputs, entry, options)), target.module)
     conv: Any = target.module
     at_one = made_dense(conv)
     dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
-    pool = fitting(target, maps, entry, options)
-    return nn.Sequential(dense, *(pool if isinstance(pool, nn.Sequential) else [pool]))
+    return nn.Sequential(dense, *_parts(fitting(target, maps, entry, options)))
+
+
+def _parts(pool: nn.Module) -> list[nn.Module]:
+    return list(pool) if isinstance(pool, nn.Sequential) else [pool]
 
 
 def made_dense(conv: Any) -> Any:
@@ -90,10 +87,7 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mappi
     """The first variant of the operator that turns ``maps`` into maps of the target's output sizes.
 
     Tries in order: the original's window with ceil_mode and padding, then with as few zeros as possible at
-    the bottom and right; the same with the operator's own window.
-
-    Raises:
-        ValueError: if there is none.
+    the bottom and right; the same with the operator's own window. ValueError if there is none.
     """
     sizes = [size_of(x) for x in maps]
     wanted = [size_of(y) for y in target.outputs]
@@ -123,11 +117,7 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mappi
 
 
 def pooling_of(axes: int, entry: Entry, channels: int, options: Mapping[str, Any]) -> Pooling:
-    """The operator for maps, or its version for sequences or volumes.
-
-    Raises:
-        ValueError: if it does not accept an option, or no such version exists.
-    """
+    """The operator for maps, or its version for sequences or volumes; ValueError if none exists."""
     if axes == 2:
         pool: Pool2d = entry(channels, **registry.check(entry, entry.__name__, options))
         return pool
@@ -137,11 +127,7 @@ def pooling_of(axes: int, entry: Entry, channels: int, options: Mapping[str, Any
 
 
 def output_size(pool: Pooling, size: Sequence[int]) -> Size:
-    """The size of the output for an input of ``size``, a number for each axis.
-
-    Raises:
-        ValueError: if the output would be empty.
-    """
+    """The size of the output for an input of ``size``, a number for each axis; ValueError if it is empty."""
     after: Any = pool.output_size(*size)
     return after if isinstance(after, tuple) else (after,)
 
@@ -159,28 +145,24 @@ def zeros(
     A window of k cells at stride s needs between s*H' - H and k - s more than that for an output of H'.
     """
     missing = {
-        tuple(
-            math.floor(s * after) - before for s, after, before in zip(target.stride, new, old, strict=True)
-        )
+        tuple(math.floor(s * y) - x for s, y, x in zip(target.stride, new, old, strict=True))
         for new, old in zip(wanted, sizes, strict=True)
     }
     if len(missing) != 1:
         return []
     (least,) = missing
-    spans = [
-        range(
-            least[axis], least[axis] + max((_reach(pool, axis, len(least)) for pool in pools), default=0) + 1
-        )
-        for axis in range(len(least))
-    ]
-    return sorted(more for more in itertools.product(*spans) if any(more))
+    reaches = [_reach(pool, len(least)) for pool in pools]
+    more = [max((0, *each)) for each in zip(*reaches, strict=True)] or [0] * len(least)
+    spans = [range(first, first + extra + 1) for first, extra in zip(least, more, strict=True)]
+    return sorted(zeros for zeros in itertools.product(*spans) if any(zeros))
 
 
-def _reach(pool: Pooling, axis: int, axes: int) -> int:
+def _reach(pool: Pooling, axes: int) -> list[int]:
+    """How far a window reaches beyond its stride along each axis."""
     if not hasattr(pool, "kernel_size"):
-        return 0
-    kernel, stride = (each_axis(each, axes)[axis] for each in (pool.kernel_size, pool.stride))
-    return max(0, int(kernel - stride))
+        return [0] * axes
+    sides = zip(*(each_axis(each, axes) for each in (pool.kernel_size, pool.stride)), strict=True)
+    return [int(kernel - stride) for kernel, stride in sides]
 
 
 def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict[str, Any]]:

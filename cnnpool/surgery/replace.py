@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, get_args
@@ -31,11 +31,10 @@ from cnnpool.surgery.trace import (
 )
 
 log = logging.getLogger(__name__)
-
 CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
-"""Remedies for an operator that makes a model more expensive."""
 MUCH = 2
 """Factor in cost above which a replacement triggers a cost warning."""
+Plan = dict[nn.Module, nn.Module]
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ def swap(
         model: changed in place, or left unchanged if anything is refused.
         name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless where="head".
         example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224); (N, C, L)
-            for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach are
-            unchanged.
+            for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach stay.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
             (name, module); None for all pooling and strided convolutions, or the head.
         order: of operator and convolution, if a convolution has the stride: after or before.
@@ -99,10 +97,9 @@ def swap(
         The replacements in the order of the forward pass.
 
     Raises:
-        ValueError: for an unknown name, option or order, a value out of range, if nothing can be replaced (a
-            model that is itself a pooling included), if the model is compiled, or if a module cannot be
-            replaced: it returns indices too, cannot keep the size of its output, or is not called through
-            its attribute; the message names the module.
+        ValueError: for an unknown name, option or order, a value out of range, a compiled model, if nothing
+            can be replaced, or if a module cannot be: it returns indices too, cannot keep the size of its
+            output, or is not called through its attribute; the message names the module.
 
     Example:
         >>> import torch
@@ -136,13 +133,13 @@ def swap(
     left = "" if reads_out or where not in (None, "pool") else left_alone(name, seen, functional)
     make = new_head if reads_out else partial(new_downsampling, order=order)
     before = cost(model, example)
-    plan: dict[nn.Module, nn.Module] = {}
+    plan: Plan = {}
     for target in targets:
         try:
             plan[target.module] = replacement(target, make(target, entry, options))
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{name} cannot replace {target.name}: {line_of(error)}") from error
-    verify(targets, plan, _outputs(name, model, targets, plan, example))
+    verify(targets, plan, _outputs(name, model, plan, targets, example))
     install(model, plan)
     for target in targets:
         move_hooks(target.module, plan[target.module])
@@ -169,8 +166,7 @@ class ByKeyword(nn.Module):
 def replacement(target: Target, after: nn.Module) -> nn.Module:
     """``after`` with the target's device, floating-point type, mode and input keyword.
 
-    Raises:
-        ValueError: if it supports only one number of channels, and the target is called with several.
+    Raises ValueError if it supports only one number of channels, and the target is called with several.
     """
     x = target.inputs[0]
     after = after.to(x.device, x.dtype if x.is_floating_point() else None).train(target.module.training)
@@ -203,9 +199,9 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
         own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
         for key in own:
             del table[key]
-        inside = [part for part in after.modules() if getattr(part, name) is table]
-        for part in inside:
-            setattr(part, name, OrderedDict(own))
+        for part in after.modules():
+            if getattr(part, name) is table:
+                setattr(part, name, OrderedDict(own))
         setattr(after, name, table)
     after._is_full_backward_hook = before._is_full_backward_hook
 
@@ -220,31 +216,21 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
 
 
-def _outputs(
-    name: str,
-    model: nn.Module,
-    targets: Sequence[Target],
-    plan: Mapping[nn.Module, nn.Module],
-    example: Tensor,
-) -> list[Target]:
+def _outputs(name: str, model: nn.Module, plan: Plan, targets: Sequence[Target], x: Tensor) -> list[Target]:
     """The dry run after ``plan``; if it fails, the error names a replacement that fails alone."""
     try:
-        return dry_run_with(model, plan, example)
+        return _dry_run_with(model, plan, x)
     except ValueError:
         for target in targets:
             try:
-                dry_run_with(model, {target.module: plan[target.module]}, example)
+                _dry_run_with(model, {target.module: plan[target.module]}, x)
             except ValueError as error:
                 raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
         raise
 
 
-def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example: Tensor) -> list[Target]:
-    """The dry run of ``model`` after ``plan``, which is then undone.
-
-    Raises:
-        ValueError: if it fails.
-    """
+def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]:
+    """The dry run of ``model`` after ``plan``, which is then undone."""
     install(model, plan)
     try:
         return dry_run(model, example)
@@ -252,23 +238,18 @@ def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example:
         install(model, {after: before for before, after in plan.items()})
 
 
-def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:
+def install(model: nn.Module, plan: Plan) -> None:
     """Replace ``module`` by ``plan[module]`` everywhere in the model, including its tables of stages."""
     for dotted, module in list(model.named_modules(remove_duplicate=False)):
         if module in plan:
-            parent, _, leaf = dotted.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, plan[module])
+            model.set_submodule(dotted, plan[module])
         stages = getattr(module, "stages", None)
         if isinstance(stages, dict):
             stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
 
 
-def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen: Sequence[Target]) -> None:
-    """Compare the outputs of the replacements with those of the originals.
-
-    Raises:
-        ValueError: naming the module whose output changed its shape.
-    """
+def verify(targets: Sequence[Target], plan: Plan, seen: Sequence[Target]) -> None:
+    """Raise ValueError where the output of a replacement has another shape than the original's."""
     now = {target.module: [tuple(y.shape[1:]) for y in target.outputs] for target in seen}
     for target in targets:
         before = [tuple(y.shape[1:]) for y in target.outputs]
@@ -290,12 +271,7 @@ class Cost(NamedTuple):
 
 
 def cost(model: nn.Module, example: Tensor) -> Cost:
-    """The cost of ``model``, by torch's counter and a hook on every layer without children.
-
-    Args:
-        model: run in evaluation mode and left unchanged.
-        example: images, (N, C, H, W).
-    """
+    """The cost of ``model`` in evaluation mode, by torch's counter and a hook on every leaf layer."""
     elements = [0]
 
     def count(module: nn.Module, inputs: Any, output: Any) -> None:

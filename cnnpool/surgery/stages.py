@@ -11,17 +11,15 @@ from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
 from cnnpool.surgery.trace import dry_run, select
 
+# The part of a dotted name that ``torch.compile`` adds.
 WRAPPED = "_orig_mod."
-"""The part of a dotted name that ``torch.compile`` adds."""
 
 
 def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ()) -> dict[str, nn.Module]:
     """The downsampling of ``model``: its own table of stages, else all pooling and strided convolutions.
 
-    Operators that were swapped in count even if they keep the size. Dots in names become underscores.
-
-    Raises:
-        ValueError: if the model does not run on the example.
+    Operators that were swapped in count even if they keep the size. Dots in names become underscores. Raises
+    ValueError if the model does not run on the example.
     """
     if isinstance(model, Cnn):
         return dict(model.stages)
@@ -57,12 +55,9 @@ def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:
 
 
 def named_stages(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """The modules with these dotted names; dots in the returned names are underscores.
+    """The modules with these dotted names, by names with underscores; ValueError names the first missing one.
 
     Names inside a part wrapped by ``torch.compile`` are the same as without it.
-
-    Raises:
-        ValueError: naming the first one that the model does not have.
     """
     modules = {name.replace(WRAPPED, ""): module for name, module in model.named_modules()}
     for name in names:

@@ -30,15 +30,12 @@ CONVOLUTION = _of_torch("Conv")
 
 @dataclass
 class Target:
-    """A module of the model, and the map it received and returned at each call of the dry run.
-
-    Args:
-        keyword: whether a call named its input.
-    """
+    """A module of the model, and the map it received and returned at each call of the dry run."""
 
     name: str
     module: nn.Module
     keyword: bool = False
+    """Whether a call named its input."""
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
 
@@ -55,13 +52,10 @@ class Target:
             return "conv" if max(self.stride) > 1 else None
         if not pools(module):
             return None
-        if isinstance(module, Readout) or (_sized(module) and after.numel() == 1):
-            return "head" if after.numel() == 1 else None
-        if after.numel() == 1 and _covers(module, before):
+        if after.numel() == 1 and (isinstance(module, Readout) or _sized(module) or _covers(module, before)):
             return "head"
-        if _sized(module) and any(old % new for old, new in zip(before, after, strict=True)):
-            return None
-        return "pool" if after != before else None
+        uneven = _sized(module) and any(old % new for old, new in zip(before, after, strict=True))
+        return None if isinstance(module, Readout) or uneven or after == before else "pool"
 
     @property
     def stride(self) -> tuple[float, ...]:
@@ -137,13 +131,8 @@ class FunctionalPooling(TorchFunctionMode):
 def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
-    Args:
-        model: run in evaluation mode and left unchanged.
-        example: a batch of images, sequences or volumes.
-        functional: counts the calls of functional pooling that no pooling module makes.
-
-    Raises:
-        ValueError: if the model fails on the example, or its parts cannot be traced.
+    ``model`` runs in evaluation mode and is left unchanged; ``functional`` counts the calls that no pooling
+    module makes. Raises ValueError if the model fails on the example, or its parts cannot be traced.
     """
     refuse_opaque(model, example)
     # A network for images may contain token sequences, which are not maps.
@@ -189,33 +178,24 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             model(example)
         # Third-party forward methods may raise any exception.
         except Exception as error:
-            reason = f"the model does not run on an example {tuple(example.shape)}: {described(error)}"
+            reason = f"the model does not run on an example {tuple(example.shape)}: {line_of(error)}"
             raise ValueError(unbatched[0] if unbatched else reason) from error
     if unbatched:
         raise ValueError(unbatched[0])
     return list(targets.values())
 
 
-def described(error: Exception) -> str:
-    """The message of ``error`` in one line, after its type if that is informative."""
-    kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
-    return f"{kind}{line_of(error)}"
-
-
 def line_of(error: Exception) -> str:
-    """The message of ``error`` in one line."""
-    return " ".join(str(error).split())
+    """The message of ``error`` in one line, after its type if that is informative."""
+    kind = [] if isinstance(error, RuntimeError | ValueError) else [f"{type(error).__name__}:"]
+    return " ".join([*kind, *str(error).split()])
 
 
 BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
 
 
 def refuse_opaque(model: nn.Module, example: Tensor) -> None:
-    """Refuse an example that is not a batch, and a model whose parts cannot be traced.
-
-    Raises:
-        ValueError: naming the part.
-    """
+    """Raise ValueError for an example that is not a batch, and a model whose parts cannot be traced."""
     if not isinstance(example, Tensor) or example.ndim not in (3, 4, 5) or not len(example):
         shape = tuple(example.shape) if isinstance(example, Tensor) else f"a {type(example).__name__}"
         raise ValueError(f"example must be a tensor, {BATCHES}, got {shape}")
@@ -227,11 +207,7 @@ def refuse_opaque(model: nn.Module, example: Tensor) -> None:
 
 
 def refuse_compiled(model: nn.Module) -> None:
-    """Refuse a model with a compiled part.
-
-    Raises:
-        ValueError: naming the part.
-    """
+    """Raise ValueError for a model with a compiled part, and name it."""
     for dotted, module in model.named_modules():
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
             raise ValueError(f"{dotted or 'the model'} is compiled by torch.compile: swap before compiling")
@@ -252,12 +228,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def select(
     targets: list[Target], where: Where, reads_out: bool, functional: FunctionalPooling | None = None
 ) -> list[Target]:
-    """The targets of the right kind that ``where`` selects, none inside another.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    kinds = {"head"} if reads_out else {"pool", "conv"}
+    """The targets of the right kind that ``where`` selects, none inside another; ValueError without any."""
+    kinds = ("head",) if reads_out else ("conv", "pool")
     every = [target for target in targets if target.kind in kinds]
     found = [target for target in every if target.name]
     if where in ("pool", "conv", "head"):
@@ -272,27 +244,17 @@ def select(
     chosen = [target for target in chosen if target.module not in inner]
     if not chosen and every and not found:
         root = type(every[0].module).__name__
-        raise ValueError(
-            f"the model is itself the {root} and has no place to put another: wrap it in a module"
-        )
+        raise ValueError(f"the model is itself the {root} and has no place for another: wrap it in a module")
     if not chosen:
         calls = str(functional or "") or "calls"
-        there = (
-            ", ".join(target.name for target in found)
-            or f"none ({calls} of torch.nn.functional do not count)"
-        )
-        raise ValueError(
-            f"nothing to replace where={where!r}; modules of kind {'/'.join(sorted(kinds))}: {there}"
-        )
+        there = ", ".join(target.name for target in found)
+        there = there or f"none ({calls} of torch.nn.functional do not count)"
+        raise ValueError(f"nothing to replace where={where!r}; modules of kind {'/'.join(kinds)}: {there}")
     return chosen[-1:] if reads_out and where in (None, "head") else chosen
 
 
 def pattern(where: str) -> re.Pattern[str]:
-    """The regular expression ``where``.
-
-    Raises:
-        ValueError: if it is invalid.
-    """
+    """The regular expression ``where``; ValueError if it is invalid."""
     try:
         return re.compile(where)
     except re.error as error:
@@ -305,9 +267,8 @@ def _covers(module: nn.Module, size: Sequence[int]) -> bool:
     if learns or not isinstance(module, WINDOWED) or not hasattr(module, "kernel_size"):
         return False
     settings = (module.kernel_size, getattr(module, "dilation", 1))
-    kernel, dilation = (each_axis(each, len(size)) for each in settings)
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    return max(size) > 1 and all(r >= length for r, length in zip(reach, size, strict=True))
+    sides = zip(size, *(each_axis(each, len(size)) for each in settings), strict=True)
+    return max(size) > 1 and all(d * (k - 1) + 1 >= length for length, k, d in sides)
 
 
 def _sized(module: nn.Module) -> bool:
@@ -316,11 +277,7 @@ def _sized(module: nn.Module) -> bool:
 
 
 def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[Target]:
-    """The targets without the stem, if it is to be skipped, and without those of few channels.
-
-    Raises:
-        ValueError: if none is left.
-    """
+    """The targets without the stem, if skipped, and those of few channels; ValueError if none is left."""
     found = targets[skip_stem:]
     kept = [target for target in found if target.inputs[0].shape[1] >= min_channels]
     if not kept:
@@ -334,23 +291,16 @@ def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[T
 
 def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[str]:
     """Names of the innermost downsampling modules, to 3/4 a side or less, that ``swap`` does not know."""
+    calling = {where for _, where in functional.calls}
     known = {target.module for target in seen if target.kind}
-    known |= {
-        module
-        for module, name in functional.names.items()
-        if name in {where for _, where in functional.calls}
-    }
-    found: list[Target] = []
+    known |= {module for module, name in functional.names.items() if name in calling}
+    names = []
     for target in seen:
-        inside = set(target.module.modules())
         before, after = target.inputs[0], target.outputs[0]
         # For sequences, a linear layer's features are on the axis of the length.
-        if (
-            inside & (known | {other.module for other in found})
-            or after.ndim != before.ndim
-            or target.axes == 1
-        ):
+        if known & set(target.module.modules()) or after.ndim != before.ndim or target.axes == 1:
             continue
         if all(1 < new <= 0.75 * old for new, old in zip(after.shape[2:], before.shape[2:], strict=True)):
-            found.append(target)
-    return [target.name for target in found if target.name]
+            known.add(target.module)
+            names.append(target.name)
+    return list(filter(None, names))

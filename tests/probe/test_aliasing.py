@@ -40,27 +40,21 @@ def test_the_dense_output_is_that_at_stride_one():
     assert torch.equal(dense_output(pool.build("subsample", 3), x, (2, 2)), x)
 
 
-@pytest.mark.parametrize("name", ["max_blur", "blur", "subsample"])
-@pytest.mark.parametrize("size", [(1, 1), (1, 8), (8, 1)])
-def test_a_map_smaller_than_the_stride_has_no_aliasing_to_measure(name, size):
-    assert stage_aliasing(pool.build(name, 3), noise(1, 3, *size)) == {}
-
-
 def test_odd_rows_are_cut_off_and_other_sizes_have_no_dense_output():
     assert dense_output(pool.build("max", 1), noise(1, 1, 9, 7), (2, 2)).shape == (1, 1, 8, 6)
     unpadded = pool.build("max", 1, kernel_size=3)
     assert dense_output(unpadded, noise(1, 1, 8, 8), (2, 2)) is None
     assert stage_aliasing(unpadded, noise(1, 1, 8, 8)) == {}
+    # Smaller than the stride.
+    for size in [(1, 1), (1, 8), (8, 1)]:
+        assert stage_aliasing(pool.build("blur", 3), noise(1, 3, *size)) == {}
 
 
-@pytest.mark.parametrize(
-    ("length", "stride", "low"), [(8, 2, 3), (6, 2, 3), (9, 3, 3), (12, 3, 3), (5, 1, 5)]
-)
-def test_low_frequencies_are_those_strictly_below_the_new_nyquist(length, stride, low):
-    keep = low_frequencies((length, 1), (stride, 1))[:, 0]
-    frequencies = np.fft.fftfreq(length)
-    assert keep.tolist() == (np.abs(frequencies) < 1 / (2 * stride) - 1e-12).tolist()
-    assert keep.sum() == low
+def test_low_frequencies_are_those_strictly_below_the_new_nyquist():
+    for length, stride, low in [(8, 2, 3), (6, 2, 3), (9, 3, 3), (12, 3, 3), (5, 1, 5)]:
+        keep = low_frequencies((length, 1), (stride, 1))[:, 0]
+        assert keep.tolist() == (np.abs(np.fft.fftfreq(length)) < 1 / (2 * stride) - 1e-12).tolist()
+        assert keep.sum() == low
 
 
 def test_a_low_wave_does_not_alias_and_a_high_one_is_nothing_but_alias():
@@ -71,14 +65,11 @@ def test_a_low_wave_does_not_alias_and_a_high_one_is_nothing_but_alias():
     assert high_frequency_share(high) == pytest.approx(1)
 
 
-def test_shares_of_a_sum_of_waves_go_by_their_energies():
+def test_shares_of_a_sum_of_waves_go_by_their_energies_and_zeros_have_none():
     # Subsampled, the second is a wave of one period down: orthogonal to the first.
     u = 3 * wave(2, 0) + wave(7, 0)
     assert high_frequency_share(u) == pytest.approx(1 / 10)
     assert alias_energy_ratio(u) == pytest.approx(1 / 10)
-
-
-def test_a_map_of_zeros_has_nothing_to_alias():
     zeros = torch.zeros(1, 1, 4, 4)
     assert alias_energy_ratio(zeros) == high_frequency_share(zeros) == 0.0
     assert alias_classes(zeros, (2, 2))["nopass"] == 1.0
@@ -92,10 +83,9 @@ def test_the_ratio_of_operators_orders_as_their_filters():
         found[name] = stage_aliasing(pool.build(name, 2, **options).double(), x)["alias_energy_ratio"]
     assert found["ideal_lowpass"] < 1e-24
     assert found["blur"] < found["avg"] < found["subsample"]
-    # Of white noise, 1 - (7/16)^2... of the bins of a 16x16 map 7 x 7 lie below the new Nyquist frequency.
+    # White noise: of the bins of a 16x16 map 7 x 7 lie below the new Nyquist frequency.
     assert found["subsample"] == pytest.approx(1 - 49 / 256, abs=0.05)
-    share = high_frequency_share(x)
-    assert share == pytest.approx(1 - 49 / 256, abs=0.02)
+    assert high_frequency_share(x) == pytest.approx(1 - 49 / 256, abs=0.02)
 
 
 def classes_slowly(u, stride):
@@ -112,7 +102,7 @@ def classes_slowly(u, stride):
                 for j in range(t):
                     row, column = k + i * h, m + j * w
                     # The sampled spectrum is the mean of its aliases.
-                    if abs(spectrum[row, column]) ** 2 > 0.01 * sampled.max() * 1:
+                    if abs(spectrum[row, column]) ** 2 > 0.01 * sampled.max():
                         rf, cf = min(row, height - row) / height, min(column, width - column) / width
                         passing.append(rf < 1 / (2 * s) - 1e-12 and cf < 1 / (2 * t) - 1e-12)
             if not passing:
@@ -137,15 +127,12 @@ def test_classes_are_those_of_a_count_bin_by_bin(size, stride):
 def test_waves_are_classed_by_hand():
     # Of 8 x 8 bins, the wave and its mirror image pass: two.
     two = 2 / 64
-    assert alias_classes(wave(1, 0), (2, 2)) == {
-        "nonaliased": two, "aliased": 0, "tangled": 0, "nopass": 1 - two
-    }  # fmt: skip
+    found = alias_classes(wave(1, 0), (2, 2))
+    assert found == {"nonaliased": two, "aliased": 0, "tangled": 0, "nopass": 1 - two}
     assert alias_classes(wave(7, 0), (2, 2))["aliased"] == two
     assert alias_classes(wave(1, 0) + wave(7, 0), (2, 2))["tangled"] == two
-
-
-def test_of_two_waves_the_weaker_counts_down_to_32_db_below_the_stronger():
-    for db, counted in ((31, 2 / 64), (33, 0)):
+    # Of two waves the weaker counts down to 32 dB below the stronger.
+    for db, counted in ((31, two), (33, 0)):
         weak = 10 ** (-db / 20) * wave(0, 6)
         assert alias_classes(wave(1, 0) + weak, (2, 2))["aliased"] == counted
 
@@ -153,7 +140,5 @@ def test_of_two_waves_the_weaker_counts_down_to_32_db_below_the_stronger():
 def test_the_probe_looks_at_the_maps_that_stages_see(net, batch):
     cnn, (images, labels) = net("subsample"), batch()
     result = Aliasing(samples=6).measure(cnn, cnn.stages, images, labels)
-    seen = cnn.eval().features[0](images)
-    assert result["stages"]["s1"]["high_frequency_share"] == pytest.approx(
-        high_frequency_share(seen), rel=1e-6
-    )
+    share = high_frequency_share(cnn.eval().features[0](images))
+    assert result["stages"]["s1"]["high_frequency_share"] == pytest.approx(share, rel=1e-6)

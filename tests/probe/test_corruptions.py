@@ -11,7 +11,7 @@ from PIL import Image
 from scipy import ndimage
 from torch import nn
 
-from cnnpool.probe import Batch, Corruptions
+from cnnpool.probe import Corruptions
 from cnnpool.probe.corruptions import (
     CORRUPTIONS,
     CorruptionName,
@@ -45,11 +45,7 @@ def test_every_name_has_a_corruption_of_five_severities():
 
 
 @settings(max_examples=20)
-@given(
-    channels=st.sampled_from([1, 2, 3]),
-    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    severity=st.integers(0, 4),
-)
+@given(st.sampled_from([1, 2, 3]), st.tuples(st.integers(1, 40), st.integers(1, 40)), st.integers(0, 4))
 def test_images_keep_their_shape_and_range_and_repeat_with_the_generator(channels, size, severity):
     x = torch.rand(2, channels, *size, generator=seeded())
     before = x.clone()
@@ -61,12 +57,11 @@ def test_images_keep_their_shape_and_range_and_repeat_with_the_generator(channel
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_a_stronger_corruption_moves_an_image_further(name):
+def test_a_stronger_corruption_moves_an_image_further():
     x = torch.rand(4, 3, 32, 32, generator=seeded())
-    apply, strengths = CORRUPTIONS[name]
-    moved = [(apply(x, strength, seeded()) - x).square().mean().item() for strength in strengths]
-    assert moved == sorted(moved) and moved[0] < moved[-1]
+    for name, (apply, strengths) in CORRUPTIONS.items():
+        moved = [(apply(x, strength, seeded()) - x).square().mean().item() for strength in strengths]
+        assert moved == sorted(moved) and moved[0] < moved[-1], name
 
 
 def test_noise_has_the_moments_of_its_distribution():
@@ -85,10 +80,10 @@ def test_noise_has_the_moments_of_its_distribution():
     assert set(struck.unique().tolist()) == {0.0, 0.5, 1.0}
 
 
-@pytest.mark.parametrize("sigma", CORRUPTIONS["gaussian_blur"].strengths)
-def test_gaussian_blur_is_that_of_scipy(sigma, x):
-    expected = ndimage.gaussian_filter(x.numpy(), (0, 0, sigma, sigma), mode="nearest", truncate=4.0)
-    assert np.allclose(gaussian_blur(x, sigma, seeded()), expected, atol=1e-6)
+def test_gaussian_blur_is_that_of_scipy(x):
+    for sigma in CORRUPTIONS["gaussian_blur"].strengths:
+        expected = ndimage.gaussian_filter(x.numpy(), (0, 0, sigma, sigma), mode="nearest", truncate=4.0)
+        assert np.allclose(gaussian_blur(x, sigma, seeded()), expected, atol=1e-6)
 
 
 def test_defocus_blur_is_a_correlation_with_a_softened_disk(x):
@@ -101,20 +96,6 @@ def test_defocus_blur_is_a_correlation_with_a_softened_disk(x):
     assert np.allclose(defocus_blur(x, (radius, sigma), seeded()), expected, atol=1e-5)
 
 
-def test_motion_draws_a_point_into_a_line_of_falling_weights():
-    x = torch.zeros(6, 1, 33, 33)
-    x[:, :, 16, 10] = 1
-    y = motion_blur(x, (6, 2.0), seeded())
-    weights = np.exp(-(np.arange(13) ** 2) / 8)
-    weights /= weights.sum()
-    # The angle is at most 45 degrees, so steps go across by 0 or 1 pixel; columns collect all weights.
-    assert np.allclose(y.sum((1, 2, 3)), 1, atol=1e-6)
-    assert y[:, 0, 16, 10].min() >= weights[0] - 1e-6
-    assert not y[:, :, :, :10].any()
-    lines = {tuple(map(tuple, image[0].nonzero().tolist())) for image in y}
-    assert len(lines) > 1
-
-
 def test_motion_blur_is_a_slow_sum_over_shifts(x):
     y = motion_blur(x, (6, 2.0), seeded(3)).numpy()
     weights = np.exp(-(np.arange(13) ** 2) / 8)
@@ -122,14 +103,10 @@ def test_motion_blur_is_a_slow_sum_over_shifts(x):
     for image, chance in enumerate(torch.rand(3, generator=seeded(3)).tolist()):
         angle = math.radians((2 * chance - 1) * 45)
         for row, column in ((0, 0), (10, 3), (19, 16)):
-            places = [
-                (
-                    min(max(row - round(k * math.sin(angle)), 0), 19),
-                    max(column - round(k * math.cos(angle)), 0),
-                )
-                for k in range(13)
-            ]
-            expected = sum(w * x[image, 1, r, c].item() for w, (r, c) in zip(weights, places, strict=True))
+            expected = 0.0
+            for k, weight in enumerate(weights):
+                r = min(max(row - round(k * math.sin(angle)), 0), 19)
+                expected += weight * x[image, 1, r, max(column - round(k * math.cos(angle)), 0)].item()
             assert y[image, 1, row, column] == pytest.approx(expected, abs=1e-5)
 
 
@@ -148,9 +125,7 @@ def test_fog_is_brighter_where_its_cloud_is_and_keeps_the_brightest_value():
     y = fog(x, (1.5, 1.75), seeded())
     # (x + 1.5 p) / 2.5, with p within 0..1 and taking both ends.
     cloud = (2.5 * y - x) / 1.5
-    assert cloud.min().item() == pytest.approx(0, abs=1e-5) and cloud.max().item() == pytest.approx(
-        1, abs=1e-5
-    )
+    assert [cloud.min().item(), cloud.max().item()] == pytest.approx([0, 1], abs=1e-5)
     assert not torch.equal(cloud[0], cloud[1])
     assert torch.allclose(cloud[:, 0], cloud[:, 2], atol=1e-6)
     # Neighbours of a cloud are alike, those of noise are not.
@@ -158,14 +133,9 @@ def test_fog_is_brighter_where_its_cloud_is_and_keeps_the_brightest_value():
 
 
 def test_brightness_raises_the_value_and_keeps_hue_and_saturation():
-    x = (
-        torch.tensor([0.5, 0.25, 0.0, 0.9, 0.9, 0.45, 0.0, 0.0, 0.0])
-        .view(1, 3, 3)
-        .permute(0, 2, 1)[..., None]
-    )
-    y = brightness(x, 0.2, seeded())
-    expected = torch.tensor([0.7, 0.35, 0.0, 1.0, 1.0, 0.5, 0.2, 0.2, 0.2]).view(1, 3, 3).permute(0, 2, 1)
-    assert torch.allclose(y, expected[..., None])
+    x = torch.tensor([[0.5, 0.9, 0.0], [0.25, 0.9, 0.0], [0.0, 0.45, 0.0]])[None, ..., None]
+    expected = torch.tensor([[0.7, 1.0, 0.2], [0.35, 1.0, 0.2], [0.0, 0.5, 0.2]])[None, ..., None]
+    assert torch.allclose(brightness(x, 0.2, seeded()), expected)
     grey = torch.rand(1, 1, 5, 5)
     assert torch.allclose(brightness(grey, 0.3, seeded()), (grey + 0.3).clamp(max=1))
 
@@ -227,11 +197,8 @@ def test_without_black_and_white_the_range_of_each_channel_stands_for_them():
         def forward(self, x):
             return super().forward(2 * (x - offset) / scale - 1)
 
-    known = Corruptions().read(
-        Undone(),
-        {},
-        Batch(images * scale + offset, labels, torch.full((3,), 7.0), torch.tensor([9.0, 10, 11])),
-    )
+    ends = torch.full((3,), 7.0), torch.tensor([9.0, 10, 11])
+    known = Corruptions().measure(Undone(), {}, images * scale + offset, labels, *ends)
     guessed = Corruptions().measure(Undone(), {}, images * scale + offset, labels)
     assert guessed.pop("black_and_white") != known.pop("black_and_white")
     assert guessed == known

@@ -67,12 +67,6 @@ def test_the_gradient_before_a_relu_is_that_after_it_where_it_is_open(net, batch
         torch.testing.assert_close(tap.before, tap.gradient * (tap.activation > 0), rtol=0, atol=0)
 
 
-def test_without_an_activation_there_is_nothing_before_it():
-    bare = Bare()
-    tap = stage_gradients(bare, bare.stages, torch.randn(4, 2, 8, 8), torch.arange(4))["s1"]
-    assert tap.before is None
-
-
 def test_weight_gradients_are_those_of_the_summed_loss(net, batch):
     cnn, (images, labels) = net(), batch()
     layers = adjacent_weights(cnn, cnn.stages, images[:1])
@@ -96,11 +90,9 @@ def test_max_pooling_without_overlap_routes_to_one_of_four_where_upstream_is_den
     images, labels = torch.randn(4, 2, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(4)
     bare = Bare()
     result = GradientRouting(samples=4).measure(bare, bare.stages, images, labels)["s1"]
-    assert result["zero_fraction"] == 0.75
-    assert result["tied_windows"] == 0.0
-    assert result["samples"] == 4
-    assert result["ties"] == "first"
+    assert (result["zero_fraction"], result["tied_windows"], result["ties"]) == (0.75, 0.0, "first")
     assert sum(result["winners"]) == pytest.approx(1)
+    # No activation comes before it.
     assert "before_activation" not in result
 
 
@@ -122,14 +114,6 @@ def test_each_operators_own_density_is_the_known_one():
         bare.linear = nn.Linear(bare.pool(x)[0].numel(), 4)
         result = GradientRouting().measure(bare, bare.stages, x, torch.arange(2))["s1"]
         assert 1 - result["zero_fraction"] == pytest.approx(density, abs=tolerance + 1e-12)
-
-
-@pytest.mark.parametrize(("operator", "zero"), [("avg", 0.0), ("subsample", 0.75)])
-def test_the_zero_fraction_of_the_first_stage_is_that_of_the_operator(net, batch, operator, zero):
-    cnn, (images, labels) = net(operator), batch()
-    result = GradientRouting(samples=6).measure(cnn, cnn.stages, images, labels)
-    # The last stage is followed by a convolution, whose gradient through ReLU is dense enough to reach all.
-    assert result["s1"]["zero_fraction"] == pytest.approx(zero, abs=0.02)
 
 
 def test_a_frozen_model_is_measured_too(net, batch):

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from cnnpool import pool
-from cnnpool.probe import Sensitivity
 from cnnpool.probe.equivariance import directions, enlarged_product, feature_distance, lie_derivatives
 from cnnpool.probe.receptive_field import extent, receptive_fields
 from cnnpool.probe.shift import fourier_shift
@@ -62,12 +61,12 @@ def test_the_heat_map_of_subsampling_is_the_slow_obvious_one():
     assert got[1, 2].item() == pytest.approx(total / 32)
 
 
-@pytest.mark.parametrize("way", [(0, 0), (1, -2), (-3, 5), (7, 7)])
-def test_products_of_enlarged_maps_are_those_of_maps_really_enlarged(way):
+def test_products_of_enlarged_maps_are_those_of_maps_really_enlarged():
     a, b, size = noise(2, 3, 4, 3), noise(2, 3, 4, 3) + 1, (10, 12)
     large, other = (nn.functional.interpolate(maps, size, mode="nearest") for maps in (a, b))
-    expected = (large * other.roll(way, (2, 3))).sum(1).mean()
-    torch.testing.assert_close(enlarged_product(a, b, size, way), expected)
+    for way in [(0, 0), (1, -2), (-3, 5), (7, 7)]:
+        expected = (large * other.roll(way, (2, 3))).sum(1).mean()
+        torch.testing.assert_close(enlarged_product(a, b, size, way), expected)
 
 
 def test_sensitivity_is_the_slow_obvious_distance(net):
@@ -92,12 +91,6 @@ def test_the_radial_profile_of_a_cone_is_its_radius():
     assert radial_profile(square) == {"0": 0.0, "1": 1.0}
 
 
-def test_sensitivity_says_what_enters(net, batch):
-    cnn, (x, labels) = net(), batch()
-    result = Sensitivity(samples=4, radius_px=2).measure(cnn, {}, x, labels)
-    assert result["border"] == "black" and result["radial"].keys() == {"0", "1", "2"}
-
-
 def test_the_receptive_field_of_an_average_is_its_window_and_of_a_maximum_its_winner():
     for name, size in (("avg", 2.0), ("max", 1.0)):
         operator = pool.build(name, 1)
@@ -119,15 +112,6 @@ def test_the_receptive_field_of_linear_layers_is_their_kernels_product():
         )
     torch.testing.assert_close(field, transposed[0, 0].abs())
     assert extent(field)["reach_px"] == 5
-
-
-def test_fields_do_not_depend_on_how_many_images_go_through_at_once(net, monkeypatch):
-    cnn, images = net().double(), noise(5, 1, 12, 12)
-    whole = receptive_fields(cnn, cnn.stages, images)
-    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 2 * 144)
-    parts = receptive_fields(cnn, cnn.stages, images)
-    for stage, field in whole.items():
-        assert torch.allclose(field, parts[stage], rtol=1e-12)
 
 
 def test_gaussian_fields_have_the_extent_of_two_standard_deviations():
@@ -165,12 +149,10 @@ def test_the_lie_derivative_is_the_limit_of_small_shifts(name, net):
     def back(images, down, right):
         return fourier_shift(cnn.features[:2](fourier_shift(images, down, right)), -down / 2, -right / 2)
 
-    slopes = [(back(x, *way) - back(x, -way[0], -way[1])) / (2 * t) for way in ((t, 0), (0, t))]
-    assert found["s1"]["lie_derivative"] == pytest.approx(
-        torch.stack(slopes).square().mean().item(), rel=1e-4
-    )
-    logits = [
-        (cnn(fourier_shift(x, *way)) - cnn(fourier_shift(x, -way[0], -way[1]))) / (2 * t)
-        for way in ((t, 0), (0, t))
-    ]
-    assert found[""]["lie_derivative"] == pytest.approx(torch.stack(logits).square().mean().item(), rel=1e-4)
+    def there(images, down, right):
+        return cnn(fourier_shift(images, down, right))
+
+    for stage, moved in (("s1", back), ("", there)):
+        slopes = [(moved(x, *way) - moved(x, -way[0], -way[1])) / (2 * t) for way in ((t, 0), (0, t))]
+        expected = torch.stack(slopes).square().mean().item()
+        assert found[stage]["lie_derivative"] == pytest.approx(expected, rel=1e-4)

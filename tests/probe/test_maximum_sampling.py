@@ -12,25 +12,13 @@ from cnnpool.probe.windows import extremes, keeps_constants, maximum_sampling, p
 MAP = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0], [5, 2, 0, 3], [1, 0, 1, 3]]).reshape(1, 1, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "passed_on"),
-    [
-        # The window of zeros is left out: there every operator passes on the maximum.
-        ("max", 3),
-        # The first place of each block holds 1, 5 and 0.
-        ("subsample", 2),
-        ("avg", 0),
-        # Sorted, (0 1 1 1) has its middle at 1; those of (0 1 2 5) and (0 1 3 3) lie between two values.
-        ("median", 1),
-    ],
-)
-def test_the_maxima_of_a_hand_worked_map_are_counted(name, passed_on):
-    found = passed(pool.build(name, 1), MAP)
-    assert found == (passed_on, 3, 4)
-    assert found.shares() == {"maximum_sampling_bias": passed_on / 3, "constant_windows": 1 / 4}
-
-
-def test_windows_of_one_value_alone_leave_no_bias():
+def test_the_maxima_of_a_hand_worked_map_are_counted():
+    # The window of zeros is left out: there every operator passes on the maximum. The first place of each
+    # block holds 1, 5 and 0. Of the sorted only (0 1 1 1) has a value in the middle.
+    for name, passed_on in {"max": 3, "subsample": 2, "avg": 0, "median": 1}.items():
+        found = passed(pool.build(name, 1), MAP)
+        assert found == (passed_on, 3, 4)
+        assert found.shares() == {"maximum_sampling_bias": passed_on / 3, "constant_windows": 1 / 4}
     assert passed(pool.build("max", 1), torch.ones(1, 1, 4, 4)).shares() == {"constant_windows": 1.0}
     assert passed(pool.build("none", 1), MAP).shares() == {"constant_windows": 1.0}
 
@@ -76,11 +64,11 @@ def test_the_counts_are_those_of_a_slow_loop_over_the_operators_own_windows(name
 
 
 @pytest.mark.parametrize("name", ["subsample", "aps", "lps", "max_blur", "blur"])
-@pytest.mark.parametrize("size", [(8, 6), (7, 9)])
-def test_operators_without_a_window_are_judged_by_the_blocks_of_their_stride(name, size):
-    operator, maps = pool.build(name, 3).double().eval(), noise(*size)
-    with torch.no_grad():
-        assert passed(operator, maps) == slowly(operator, maps, 2, 2, 0, 1)
+def test_operators_without_a_window_are_judged_by_the_blocks_of_their_stride(name):
+    operator = pool.build(name, 3).double().eval()
+    for maps in (noise(8, 6), noise(7, 9)):
+        with torch.no_grad():
+            assert passed(operator, maps) == slowly(operator, maps, 2, 2, 0, 1)
 
 
 def test_other_output_sizes_are_judged_by_the_parts_of_adaptive_pooling():
@@ -118,19 +106,12 @@ def test_operators_that_promise_to_keep_a_constant_map_have_the_number_and_no_ot
         assert keeps_constants(operator, torch.rand(2, 3, 8, 8)) == (operator.gain == 1.0)
 
 
-@pytest.mark.parametrize(
-    ("operator", "kept"),
-    [
-        (nn.MaxPool2d(3, 2, 1), True),
-        (nn.AvgPool2d(2), True),
-        (nn.Conv2d(2, 2, 3, 2, 1), False),
-        # As many numbers as before, but no longer those of two channels.
-        (nn.PixelUnshuffle(2), False),
-    ],
-)
-def test_torchs_own_modules_have_the_number_unless_they_convolve(operator, kept):
-    torch.manual_seed(0)
-    assert keeps_constants(operator.requires_grad_(False), torch.rand(2, 2, 8, 8)) == kept
+def test_torchs_own_modules_have_the_number_unless_they_convolve():
+    # PixelUnshuffle returns as many numbers, but no longer those of two channels.
+    convolving = nn.Conv2d(2, 2, 3, 2, 1).requires_grad_(False), nn.PixelUnshuffle(2)
+    maps = torch.rand(2, 2, 8, 8)
+    assert all(keeps_constants(operator, maps) for operator in (nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)))
+    assert not any(keeps_constants(operator, maps) for operator in convolving)
 
 
 def test_every_stage_of_a_network_is_counted_over_all_parts_of_a_batch(net, batch, monkeypatch):
@@ -146,7 +127,5 @@ def test_every_stage_of_a_network_is_counted_over_all_parts_of_a_batch(net, batc
     monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 2 * 12 * 12)
     assert maximum_sampling(cnn, cnn.stages, images) == found
 
-
-def test_stages_that_convolve_report_nothing(net, batch):
-    cnn, (images, _) = net("strided"), batch()
+    cnn = net("strided")
     assert maximum_sampling(cnn, cnn.stages, images) == {"s1": {}, "s2": {}}

@@ -19,20 +19,13 @@ def test_noise_of_hand_worked_gradients():
     )
 
 
-def test_a_signal_lost_in_the_noise_has_no_scale():
-    weight = nn.Parameter(torch.zeros(1))
-    moments = Moments([weight])
+def test_a_signal_lost_in_the_noise_has_no_scale_and_equal_gradients_no_noise():
+    opposite, equal = (Moments([nn.Parameter(torch.zeros(1))]) for _ in range(2))
     for gradient in (1.0, -1.0):
-        moments.add([torch.tensor([gradient])])
-    assert moments.noise([weight]) == {"trace": 2.0, "signal": -1.0, "zero_fraction": 0.0}
-
-
-def test_equal_gradients_have_no_noise():
-    weight = nn.Parameter(torch.zeros(3))
-    moments = Moments([weight])
-    for _ in range(4):
-        moments.add([torch.tensor([0.1, 0.7, 0.3])])
-    assert moments.noise([weight])["noise_scale"] == pytest.approx(0, abs=1e-12)
+        opposite.add([torch.tensor([gradient])])
+        equal.add([torch.tensor([0.7])])
+    assert opposite.noise(opposite.parameters) == {"trace": 2.0, "signal": -1.0, "zero_fraction": 0.0}
+    assert equal.noise(equal.parameters)["noise_scale"] == pytest.approx(0, abs=1e-12)
 
 
 def test_the_probe_gives_the_noise_of_gradients_taken_one_by_one(net, batch):

@@ -16,45 +16,32 @@ def test_the_option_offers_every_preset():
     assert set(get_args(PresetName)) == set(PRESETS)
 
 
+def test_pairs_are_drawn_for_each_image_or_each_batch():
+    for name, preset in PRESETS.items():
+        first, second = draw(name)
+        if preset.per_image:
+            assert first.unique(dim=0).shape[0] == {"distinct": 49, "one_px": 4}[name]
+        else:
+            assert first[: preset.batch].unique(dim=0).shape[0] == 1
+            assert first.unique(dim=0).shape[0] > 1 or preset.border in ("crop", "enlarged")
+        if preset.distinct:
+            assert (first != second).any(1).all()
+
+
+OFFSETS = {
+    **{"zhang_imagenet": range(32), "zhang_cifar": range(32), "aps_imagenet": range(-32, 32)},
+    **dict.fromkeys(("aps_cifar", "aps_crop", "lps_cifar", "lps_crop"), range(-3, 3)),
+    **{"tips": range(-8, 9), "tips_fill": range(-8, 9), "flc_cifar": range(4)},
+    **{"distinct": range(-3, 4), "one_px": range(2)},
+}
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_draw_within_their_bounds(name):
-    preset = PRESETS[name]
-    first, second = draw(name)
-    for axis, length in enumerate((16, 12)):
-        low, high = preset.bounds(length)
-        drawn = torch.cat((first[:, axis], second[:, axis]))
-        assert low <= drawn.min() and drawn.max() <= high
-    if preset.per_image:
-        assert first.unique(dim=0).shape[0] == {"distinct": 49, "one_px": 4}[name]
-    else:
-        assert first[: preset.batch].unique(dim=0).shape[0] == 1
-        assert first.unique(dim=0).shape[0] > 1 or preset.border in ("crop", "enlarged")
-    if preset.distinct:
-        assert (first != second).any(1).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "offsets"),
-    [
-        ("zhang_imagenet", 256, range(32)),
-        ("zhang_cifar", 32, range(32)),
-        ("aps_cifar", 32, range(-3, 3)),
-        ("aps_crop", 32, range(-3, 3)),
-        ("aps_imagenet", 224, range(-32, 32)),
-        ("lps_cifar", 32, range(-3, 3)),
-        ("lps_crop", 32, range(-3, 3)),
-        ("tips", 32, range(-8, 9)),
-        ("tips_fill", 32, range(-8, 9)),
-        ("flc_cifar", 32, range(4)),
-        ("distinct", 32, range(-3, 4)),
-        ("one_px", 32, range(2)),
-    ],
-)
-def test_offsets_are_those_of_the_paper(name, size, offsets):
-    preset = PRESETS[name]
-    assert range(preset.bounds(size)[0], preset.bounds(size)[1] + 1) == offsets
+def test_offsets_are_those_of_the_paper(name):
+    preset, size = PRESETS[name], {"zhang_imagenet": 256, "aps_imagenet": 224}.get(name, 32)
+    assert range(preset.bounds(size)[0], preset.bounds(size)[1] + 1) == OFFSETS[name]
     first, second = preset.draw(256 * 400, (size, size), torch.Generator().manual_seed(0))
-    assert torch.cat((first, second)).unique().tolist() == list(offsets)
+    assert torch.cat((first, second)).unique().tolist() == list(OFFSETS[name])
 
 
 def test_distinct_second_views_are_uniform_over_the_others():
@@ -64,24 +51,6 @@ def test_distinct_second_views_are_uniform_over_the_others():
     assert counts[0] == 0
     # 48,000 draws over 48 differences: 1,000 each, standard deviation 31.3.
     assert (counts[1:] - 1000).abs().max() < 5 * 31.3
-
-
-def test_all_shifts_are_those_that_are_drawn():
-    for name in ("distinct", "aps_cifar", "flc_cifar", "tips"):
-        drawn = torch.cat(PRESETS[name].draw(256 * 40, (16, 12), torch.Generator().manual_seed(0)))
-        every = PRESETS[name].shifts((16, 12))
-        if PRESETS[name].per_image:
-            assert torch.equal(drawn.unique(dim=0), every)
-        else:
-            assert set(map(tuple, drawn.tolist())) <= set(map(tuple, every.tolist()))
-        assert every.unique(dim=0).shape == every.shape
-
-
-def test_a_preset_paired_per_image_keeps_its_shifts():
-    paired = PRESETS["aps_crop"].paired_per_image()
-    first, second = paired.draw(2000, (32, 32), torch.Generator().manual_seed(0))
-    assert first.unique().tolist() == [-3, -2, -1, 0, 1, 2]
-    assert (first != second).any(1).all() and paired.border == "black"
 
 
 def test_crops_of_a_padded_image_are_views_with_a_black_border():

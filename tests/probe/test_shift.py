@@ -1,5 +1,6 @@
+import itertools
+
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,22 +39,10 @@ def test_every_image_moves_by_its_own_shift():
         assert torch.equal(moved[n], x[n].roll((down, right), (1, 2)))
 
 
-@pytest.mark.parametrize("size", [(8, 6), (7, 9)])
-@pytest.mark.parametrize(("down", "right"), [(1, 0), (-2, 3), (0, 5)])
-def test_a_fourier_shift_by_whole_pixels_is_a_roll(size, down, right):
-    x = torch.randn(2, 2, *size, dtype=torch.float64)
-    torch.testing.assert_close(fourier_shift(x, down, right), x.roll((down, right), (2, 3)))
-
-
-@pytest.mark.parametrize("length", [8, 9])
-def test_a_fourier_shift_moves_a_sine_by_its_fraction(length):
-    place = torch.arange(length, dtype=torch.float64)
-
-    def wave(moved):
-        return torch.sin(2 * torch.pi * 3 * (place - moved) / length).expand(1, 1, 4, length)
-
-    torch.testing.assert_close(fourier_shift(wave(0), 0, 0.3), wave(0.3))
-    torch.testing.assert_close(fourier_shift(wave(0).mT, -0.7, 0), wave(-0.7).mT)
+def test_a_fourier_shift_by_whole_pixels_is_a_roll():
+    for size, (down, right) in itertools.product([(8, 6), (7, 9)], [(1, 0), (-2, 3), (0, 5)]):
+        x = torch.randn(2, 2, *size, dtype=torch.float64)
+        torch.testing.assert_close(fourier_shift(x, down, right), x.roll((down, right), (2, 3)))
 
 
 def test_a_fourier_shift_is_the_slow_dirichlet_sum():
@@ -69,10 +58,8 @@ def test_a_fourier_shift_is_the_slow_dirichlet_sum():
     np.testing.assert_allclose(fourier_shift(x, 0, moved)[0, 0, 0].numpy(), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("axis", [2, 3])
-def test_the_derivative_is_the_limit_of_small_shifts(axis):
-    x = torch.randn(1, 2, 8, 7, dtype=torch.float64)
-    step = 1e-5
-    there, back = ((step, 0), (-step, 0)) if axis == 2 else ((0, step), (0, -step))
-    slope = (fourier_shift(x, *there) - fourier_shift(x, *back)) / (2 * step)
-    torch.testing.assert_close(fourier_derivative(x, axis), slope, atol=1e-7, rtol=1e-7)
+def test_the_derivative_is_the_limit_of_small_shifts():
+    x, step = torch.randn(1, 2, 8, 7, dtype=torch.float64), 1e-5
+    for axis, way in ((2, (step, 0)), (3, (0, step))):
+        slope = (fourier_shift(x, *way) - fourier_shift(x, -way[0], -way[1])) / (2 * step)
+        torch.testing.assert_close(fourier_derivative(x, axis), slope, atol=1e-7, rtol=1e-7)

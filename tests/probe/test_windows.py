@@ -10,7 +10,7 @@ from cnnpool.probe.windows import shares_of, stride_of, tie_rule, ties, winner_s
 
 
 def winner_shares(activation, operator):
-    return shares_of([winner_sums(activation, operator)])
+    return shares_of(winner_sums(activation, operator))
 
 
 MAP = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0], [5, 2, 3, 3], [1, 0, 1, 2]]).reshape(1, 1, 4, 4)
@@ -25,55 +25,35 @@ def test_tied_windows_of_overlapping_pooling_are_counted_per_window():
     map_[0, 0, 1, 1] = 1.0
     result = ties(map_, pool.build("max", 1, kernel_size=3, stride=1))
     assert result == {"tied_windows": 0.0, "zero_windows": 0.0}
-
-
-def test_a_map_smaller_than_the_window_has_no_windows():
+    # A map smaller than the window has no windows.
     assert ties(torch.ones(1, 1, 2, 2), pool.build("max", 1, kernel_size=3, padding=1))["tied_windows"] == 0
-
-
-@pytest.mark.parametrize(
-    ("rule", "shares"),
-    [
-        # Winners of the four windows: places 0, 0 (all zero), 0, 0.
-        ("first", [1.0, 0, 0, 0]),
-        # 3, 3, 0, 1.
-        ("last", [0.25, 0.25, 0, 0.5]),
-        # Thirds of 0, 1, 3; quarters of all; 0; halves of 0, 1.
-        (
-            "split",
-            [(1 / 3 + 1 / 4 + 1 + 1 / 2) / 4, (1 / 3 + 1 / 4 + 1 / 2) / 4, 1 / 16, (1 / 3 + 1 / 4) / 4],
-        ),
-    ],
-)
-def test_winners_of_a_hand_worked_map_go_by_the_tie_rule(rule, shares):
-    operator = pool.build("max", 1, ties=rule)
-    assert tie_rule(operator) == rule
-    assert winner_shares(MAP, operator)["winners"] == pytest.approx(shares)
-    assert operator.winners is None and not operator.keep_winners and operator.ties == rule
 
 
 @pytest.mark.parametrize(
     ("rule", "tied"),
     [
-        ("first", [1.0, 0, 0, 0]),
-        ("last", [0, 1 / 3, 0, 2 / 3]),
-        ("split", [(1 / 3 + 1 / 4 + 1 / 2) / 3, (1 / 3 + 1 / 4 + 1 / 2) / 3, 1 / 12, (1 / 3 + 1 / 4) / 3]),
+        # Winners of the windows but the third: places 0, 0 (all zero), 0; then 3, 3, 1.
+        ("first", [3, 0, 0, 0]),
+        ("last", [0, 1, 0, 2]),
+        # Thirds of 0, 1, 3; quarters of all; halves of 0, 1.
+        ("split", [1 / 3 + 1 / 4 + 1 / 2, 1 / 3 + 1 / 4 + 1 / 2, 1 / 4, 1 / 3 + 1 / 4]),
     ],
 )
-def test_windows_with_one_maximum_are_counted_apart_from_tied_ones(rule, tied):
-    shares = winner_shares(MAP, pool.build("max", 1, ties=rule))
-    # Of the four windows only the one with the 5 at its first place has a single maximum.
+def test_winners_of_a_hand_worked_map_go_by_the_tie_rule(rule, tied):
+    operator = pool.build("max", 1, ties=rule)
+    shares = winner_shares(MAP, operator)
+    # Of the four windows only the third, with the 5 at its first place, has a single maximum.
     assert shares["winners_untied"] == [1.0, 0, 0, 0]
-    assert shares["winners_tied"] == pytest.approx(tied)
+    assert shares["winners_tied"] == pytest.approx([each / 3 for each in tied])
+    assert shares["winners"] == pytest.approx([(tied[0] + 1) / 4, *(each / 4 for each in tied[1:])])
+    assert tie_rule(operator) == rule
+    assert operator.winners is None and not operator.keep_winners and operator.ties == rule
 
 
 def test_without_ties_or_with_ties_alone_the_other_part_is_left_out():
-    operator = pool.build("max", 1)
+    operator, rising = pool.build("max", 1), torch.arange(16.0).reshape(1, 1, 4, 4)
     assert set(winner_shares(torch.zeros(1, 1, 4, 4), operator)) == {"winners", "winners_tied"}
-    assert set(winner_shares(torch.arange(16.0).reshape(1, 1, 4, 4), operator)) == {
-        "winners",
-        "winners_untied",
-    }
+    assert set(winner_shares(rising, operator)) == {"winners", "winners_untied"}
 
 
 @pytest.mark.parametrize(
@@ -100,12 +80,10 @@ def test_winners_are_those_of_a_slow_loop_over_windows(kernel, stride, padding, 
         winners = {"last": best[-1:], "split": best}.get(rule, best[:1])
         share = [(place in winners) / len(winners) for place in range(kernel**2)]
         parts["winners_untied" if len(best) == 1 else "winners_tied"].append(share)
-    found = winner_shares(x, operator)
-    assert found["winners"] == pytest.approx(
-        np.mean([*parts["winners_untied"], *parts["winners_tied"]], axis=0)
-    )
-    for name, windows in parts.items():
-        assert found[name] == pytest.approx(np.mean(windows, axis=0))
+    parts["winners"] = [*parts["winners_untied"], *parts["winners_tied"]]
+    for name, shares in winner_shares(x, operator).items():
+        assert shares == pytest.approx(np.mean(parts.pop(name), axis=0))
+    assert not parts
 
 
 @pytest.mark.parametrize("mode", ["circular", "reflect"])
@@ -162,9 +140,6 @@ def test_what_takes_no_maximum_has_no_winners_and_no_rule():
     assert tie_rule(operator) == "none"
 
 
-@pytest.mark.parametrize(
-    ("operator", "stride"),
-    [(nn.MaxPool2d(3), (3, 3)), (nn.Conv2d(1, 1, 3, stride=(2, 1)), (2, 1)), (nn.Identity(), (2, 2))],
-)
-def test_the_stride_is_the_operators_own(operator, stride):
-    assert stride_of(operator) == stride
+def test_the_stride_is_the_operators_own():
+    operators = nn.MaxPool2d(3), nn.Conv2d(1, 1, 3, stride=(2, 1)), nn.Identity()
+    assert [stride_of(operator) for operator in operators] == [(3, 3), (2, 1), (2, 2)]
