@@ -1,4 +1,9 @@
-"""Operators that shrink a feature map, (N, C, H, W) -> (N, C, H', W')."""
+"""Operators that shrink a feature map, (N, C, H, W) -> (N, C, H', W').
+
+All of them, modules and functions, refuse a number out of range, an unknown word, a map that does not fit or
+of which nothing would be left, and a dtype that they cannot pool, by a ValueError in one line. Examples
+follow ``import torch`` and ``from cnnpool.pool import *``.
+"""
 
 from typing import Any
 
@@ -10,13 +15,14 @@ from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d as AdaptiveBlurPool2d
 from cnnpool.pool.adaptive_blur import adaptive_blur_pool2d as adaptive_blur_pool2d
 from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d as AdaptiveMaxPool2d
-from cnnpool.pool.adown import AdownBlock2d as AdownBlock2d
 from cnnpool.pool.aps import ApsPool2d as ApsPool2d
 from cnnpool.pool.aps import aps_pool2d as aps_pool2d
 from cnnpool.pool.asap import AsapPool2d as AsapPool2d
 from cnnpool.pool.avg import AvgPool2d as AvgPool2d
 from cnnpool.pool.avg import avg_pool2d as avg_pool2d
 from cnnpool.pool.avg_conv import AvgConv2d as AvgConv2d
+from cnnpool.pool.axes import Pool1d as Pool1d
+from cnnpool.pool.axes import Pool3d as Pool3d
 from cnnpool.pool.base import Pool2d as Pool2d
 from cnnpool.pool.blur import BlurPool2d as BlurPool2d
 from cnnpool.pool.blur import blur_pool2d as blur_pool2d
@@ -33,11 +39,8 @@ from cnnpool.pool.gated import gated_pool2d as gated_pool2d
 from cnnpool.pool.gem import GemPool2d as GemPool2d
 from cnnpool.pool.gem import gem_pool2d as gem_pool2d
 from cnnpool.pool.haar import HaarPool2d as HaarPool2d
-from cnnpool.pool.hwd import HwdConv2d as HwdConv2d
 from cnnpool.pool.ideal_lowpass import IdealLowpassPool2d as IdealLowpassPool2d
 from cnnpool.pool.ideal_lowpass import ideal_lowpass_pool2d as ideal_lowpass_pool2d
-from cnnpool.pool.kaiser import KaiserPool2d as KaiserPool2d
-from cnnpool.pool.kaiser import kaiser_pool2d as kaiser_pool2d
 from cnnpool.pool.lift import LiftPool2d as LiftPool2d
 from cnnpool.pool.lip import LipPool2d as LipPool2d
 from cnnpool.pool.lip import lip_pool2d as lip_pool2d
@@ -66,18 +69,6 @@ from cnnpool.pool.random_mixed import RandomMixedPool2d as RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d as ReductionBlock2d
 from cnnpool.pool.resize import Resize2d as Resize2d
 from cnnpool.pool.s3 import S3Pool2d as S3Pool2d
-from cnnpool.pool.scdown import ScdownConv2d as ScdownConv2d
-from cnnpool.pool.sequence import AvgPool1d as AvgPool1d
-from cnnpool.pool.sequence import BlurPool1d as BlurPool1d
-from cnnpool.pool.sequence import LpPool1d as LpPool1d
-from cnnpool.pool.sequence import MaxBlurPool1d as MaxBlurPool1d
-from cnnpool.pool.sequence import MaxPool1d as MaxPool1d
-from cnnpool.pool.sequence import Pool1d as Pool1d
-from cnnpool.pool.sequence import avg_pool1d as avg_pool1d
-from cnnpool.pool.sequence import blur_pool1d as blur_pool1d
-from cnnpool.pool.sequence import lp_pool1d as lp_pool1d
-from cnnpool.pool.sequence import max_blur_pool1d as max_blur_pool1d
-from cnnpool.pool.sequence import max_pool1d as max_pool1d
 from cnnpool.pool.soft import SoftPool2d as SoftPool2d
 from cnnpool.pool.soft import soft_pool2d as soft_pool2d
 from cnnpool.pool.spectral import SpectralPool2d as SpectralPool2d
@@ -93,10 +84,6 @@ from cnnpool.pool.tree import TreePool2d as TreePool2d
 from cnnpool.pool.tree import tree_pool2d as tree_pool2d
 from cnnpool.pool.unshuffle import UnshuffleConv2d as UnshuffleConv2d
 from cnnpool.pool.unshuffle import pixel_unshuffle2d as pixel_unshuffle2d
-from cnnpool.pool.volume import AvgPool3d as AvgPool3d
-from cnnpool.pool.volume import BlurPool3d as BlurPool3d
-from cnnpool.pool.volume import MaxPool3d as MaxPool3d
-from cnnpool.pool.volume import Pool3d as Pool3d
 from cnnpool.pool.wavelet import WaveletPool2d as WaveletPool2d
 from cnnpool.pool.wavelet import wavelet_bands2d as wavelet_bands2d
 from cnnpool.pool.wavelet import wavelet_bank as wavelet_bank
@@ -106,7 +93,6 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "adaptive_avg": AdaptiveAvgPool2d,
     "adaptive_blur": AdaptiveBlurPool2d,
     "adaptive_max": AdaptiveMaxPool2d,
-    "adown": AdownBlock2d,
     "aps": ApsPool2d,
     "asap": AsapPool2d,
     "avg": AvgPool2d,
@@ -122,9 +108,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "gated": GatedPool2d,
     "gem": GemPool2d,
     "haar": HaarPool2d,
-    "hwd": HwdConv2d,
     "ideal_lowpass": IdealLowpassPool2d,
-    "kaiser": KaiserPool2d,
     "lift": LiftPool2d,
     "lip": LipPool2d,
     "logsumexp": LogSumExpPool2d,
@@ -142,7 +126,6 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "reduction": ReductionBlock2d,
     "resize": Resize2d,
     "s3": S3Pool2d,
-    "scdown": ScdownConv2d,
     "soft": SoftPool2d,
     "spectral": SpectralPool2d,
     "stochastic": StochasticPool2d,
@@ -159,12 +142,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
 def build(name: str, channels: int, **options: Any) -> Pool2d:
     """The operator called ``name`` (a stem of ``conf/pool``) for maps of ``channels`` channels.
 
-    Raises:
-        ValueError: for an unknown name or option, or a value out of range.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import build
         >>> build("max_blur", channels=3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
         torch.Size([1, 3, 4, 4])
     """

@@ -47,28 +47,16 @@ def ada_pool2d(
 ) -> Tensor:
     """beta eDSCW + (1 - beta) SoftPool: near the window's mean, or near its maximum (Stergiou 2023, AdaPool).
 
+    Finite maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half
+    precision is summed in float32.
+
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         beta: share of eDSCW, in [0, 1], or a tensor that fits (H', W').
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if beta or another number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import ada_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> ada_pool2d(x, 2, beta=0)  # SoftPool
-        tensor([[[[3.4927]]]])
-        >>> ada_pool2d(x, 2, beta=1)  # eDSCW
-        tensor([[[[2.5723]]]])
+        >>> ada_pool2d(x, 2, beta=0), ada_pool2d(x, 2, beta=1)  # SoftPool, eDSCW
+        (tensor([[[[3.4927]]]]), tensor([[[[2.5723]]]]))
     """
     if not isinstance(beta, Tensor) and not 0 <= beta <= 1:
         raise ValueError(f"beta must be in [0, 1], got {beta}")
@@ -89,26 +77,8 @@ class AdaPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part. All-zero windows give 0.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         beta: share of eDSCW, in [0, 1], or where it starts when learnable.
-        learnable: learn beta.
         size: (H, W) of the input, for one beta per output location as in the paper; null for one per layer.
-
-    Raises:
-        ValueError: if a number is out of range, the output would be empty, or a map is not of ``size``.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AdaPool2d
-        >>> pool = AdaPool2d(3, size=(8, 8))
-        >>> pool(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
-        >>> pool.beta.raw.numel()  # one beta per output location
-        16
     """
 
     formula = (
@@ -117,6 +87,7 @@ class AdaPool2d(WindowPool2d):
     paper = "Stergiou 2023, arXiv:2111.00772"
     shift = "commutes with shifts by multiples of the stride while beta is the same everywhere"
     gradient = "dense"
+    cell_flops = 14
 
     def __init__(
         self,
@@ -135,9 +106,6 @@ class AdaPool2d(WindowPool2d):
         self.size = size
         shape = (1,) if size is None else self.output_size(*size)
         self.beta = Fraction("beta", beta, shape, learnable=learnable, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 14 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.size is not None and x.shape[-2:] != self.size:

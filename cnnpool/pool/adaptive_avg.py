@@ -16,20 +16,6 @@ class AdaptiveAvgPool2d(AdaptivePool2d):
     pass of adaptive pooling has no fixed order on CUDA; uneven bins are torch's.
 
     Edges: every row and column belongs to a bin, at any size.
-
-    Args:
-        channels: C of the input; accepted for the common signature.
-        stride: H' = floor(H/stride) without ``output_size``, >= 1, or (vertical, horizontal).
-        output_size: H' = W', or (H', W'), whatever the input; null for the input over ``stride``.
-
-    Raises:
-        ValueError: if a number is below 1, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AdaptiveAvgPool2d
-        >>> AdaptiveAvgPool2d(3, output_size=(3, 5))(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 3, 5])
     """
 
     formula = "mean x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"

@@ -27,27 +27,19 @@ def adaptive_blur_pool2d(
 
     Args:
         x: (N, C, H, W), any floating dtype; half precision is summed in float32.
-        logits: (N, groups m m, H', W'), H' = ceil(H/s): for each group of C/groups channels its m x m
-            filter, row by row; infinite ones stand for the largest finite number.
-        filter_size: m, odd, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding_mode: values past the edges: reflect, replicate, circular or zeros.
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: for a number out of range, an unknown padding mode or shapes that do not fit.
+        logits: (N, groups m m, H', W'), H' = ceil(H/s): for each group of C/groups channels its m x m filter,
+            row by row; infinite ones stand for the largest finite number.
+        filter_size: m, odd, or (vertical, horizontal); it, stride and padding mode as in ``blur_pool2d``.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import adaptive_blur_pool2d
         >>> x, logits = torch.ones(1, 4, 8, 8), torch.zeros(1, 2 * 9, 4, 4)
         >>> adaptive_blur_pool2d(x, logits).shape  # two groups of 3 x 3 filters
         torch.Size([1, 4, 4, 4])
     """
     check_choice("padding_mode", padding_mode, PaddingMode)
-    kernel, (sh, sw) = _odd(filter_size), pair(stride, "stride", least=1)
+    kernel, (sh, sw) = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
+    if any(k % 2 == 0 for k in kernel):
+        raise ValueError(f"filter_size must be odd, got {filter_size!r}")
     cells = kernel[0] * kernel[1]
     rows, columns = ceil_div(x.shape[-2], sh), ceil_div(x.shape[-1], sw)
     groups = logits.shape[1] // cells
@@ -71,13 +63,6 @@ def adaptive_blur_pool2d(
     return y
 
 
-def _odd(filter_size: IntPair) -> tuple[int, int]:
-    kernel = pair(filter_size, "filter_size", least=1)
-    if any(k % 2 == 0 for k in kernel):
-        raise ValueError(f"filter_size must be odd, got {filter_size!r}")
-    return kernel
-
-
 @checked
 class AdaptiveBlurPool2d(CellPool2d):
     """y = sum_i w_i x_i, w = softmax(norm(conv(x))) per output pixel and group of channels (Zou 2020, DDAC).
@@ -92,22 +77,10 @@ class AdaptiveBlurPool2d(CellPool2d):
     computed at the kept pixels only, which gives the same function; without ``norm``, in float32 at least.
 
     Args:
-        channels: C of the input.
         filter_size: m of the m x m filters and of the convolution, odd, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
         groups: filters per pixel, a divisor of C; null for the greatest common divisor of C and 8 (paper).
-        padding_mode: reflect, replicate, circular or zeros.
         norm: none or batch, before the softmax (batch: the convolution has no bias, and the logits, which it
             squares, must be below 1e18 in float32, below 65504 in float16).
-
-    Raises:
-        ValueError: if a number is out of range, or filter_size is even.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AdaptiveBlurPool2d
-        >>> AdaptiveBlurPool2d(3, groups=1, norm="batch")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i w_i x_i, w = softmax(norm(conv(x)))"

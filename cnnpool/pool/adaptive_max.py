@@ -12,24 +12,10 @@ from cnnpool.pool.window import refuse_quantized
 class AdaptiveMaxPool2d(AdaptivePool2d):
     """Maximum over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
 
-    Gradient: 1 to the first maximum of the bin in raster order. Equal bins are computed as plain windows,
-    since torch's own backward pass of adaptive pooling has no fixed order on CUDA; uneven bins are torch's.
+    Gradient: 1 to the first maximum of the bin in raster order. Equal and uneven bins are computed as by
+    ``AdaptiveAvgPool2d``.
 
     Edges: every row and column belongs to a bin, at any size.
-
-    Args:
-        channels: C of the input; accepted for the common signature.
-        stride: H' = floor(H/stride) without ``output_size``, >= 1, or (vertical, horizontal).
-        output_size: H' = W', or (H', W'), whatever the input; null for the input over ``stride``.
-
-    Raises:
-        ValueError: if a number is below 1, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AdaptiveMaxPool2d
-        >>> AdaptiveMaxPool2d(3, output_size=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 1, 1])
     """
 
     formula = "max x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"

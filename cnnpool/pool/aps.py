@@ -36,24 +36,20 @@ def aps_pool2d(
     Phases of equal norm that are not shifts of each other are the exception.
 
     Args:
-        x: (N, C, H, W), any floating dtype.
+        x: (N, C, H, W), any floating dtype; a size that the stride does not divide is first padded
+            circularly.
         stride: >= 1, or (vertical, horizontal).
         p: order of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm; ties go to the first in row-major order.
         filter_size: taps of a circular binomial blur of the output; the phase is chosen without it.
-        phase: (N,), phases to sample instead, such as those of the main path in a residual branch.
+        phase: (N,), phases to sample instead, such as those of the main path in a residual branch; one out of
+            range is an IndexError on the CPU, and gives zeros on a GPU.
 
     Returns:
-        (N, C, H', W'), H' = ceil(H/s), same dtype as ``x``, and the phase of each sample, (N,) int64: i*sw +
-        j for x[i::sh, j::sw]. A size that the stride does not divide is first padded circularly.
-
-    Raises:
-        ValueError: for a number out of range, or a phase of another shape.
-        IndexError: on the CPU, for a phase out of range; on a GPU its pixels are 0.
+        (N, C, ceil(H/s), ceil(W/s)), same dtype as ``x``, and the phase of each sample, (N,) int64: i*sw + j
+        for x[i::sh, j::sw].
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import aps_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
         >>> aps_pool2d(x)
         (tensor([[[[4.]]]]), tensor([3]))
@@ -105,6 +101,9 @@ class PolyphasePool2d(CellPool2d):
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
     ``choose`` once and pass its result to both, or set ``keep_phase`` and read from ``phase`` the phases that
     the latest forward pass sampled, in the format of ``sample_phase``.
+
+    Args:
+        filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
     """
 
     keep_phase: bool = False
@@ -147,23 +146,8 @@ class ApsPool2d(PolyphasePool2d):
     no longer commute exactly. Equal norms: the first phase in row-major order.
 
     Args:
-        channels: C of the input.
-        stride: >= 1, or (vertical, horizontal).
         p: order of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm.
-        filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import ApsPool2d
-        >>> pool = ApsPool2d(1)
-        >>> x = torch.rand(1, 1, 8, 8)
-        >>> y, shifted = pool(x), pool(x.roll(1, dims=-1))
-        >>> torch.equal(y.unique(), shifted.unique())  # the same pixels after a circular shift
-        True
     """
 
     formula = "x_k, k = argmax_k ||x_k||_p over the s x s phases x_k"

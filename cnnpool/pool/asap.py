@@ -10,26 +10,13 @@ from cnnpool.pool.flc import FlcPool2d
 class AsapPool2d(FlcPool2d):
     """Keep the central quarter of the Fourier transform under a Hamming window (Grabinski 2023, ASAP).
 
-    The cut of ``flc`` rings; so the frequency (k, l) of a map of (H, W) is first multiplied by
-    sqrt(w(k/H) w(l/W)), w(f) = 0.54 + 0.46 cos(2 pi f): 1 at the mean, sqrt(0.54) at the stride 2 cut. The
-    gradient is the adjoint, dense.
+    The cut of ``flc`` rings; so the frequency (k, l) of a map of (H, W) is first multiplied by sqrt(w(k/H)
+    w(l/W)), w(f) = 0.54 + 0.46 cos(2 pi f): 1 at the mean, sqrt(0.54) at the stride 2 cut. The gradient is
+    the adjoint, dense.
 
     Edges: as ``flc``. Departs from the authors' code, which centres the window on the mean for odd H only
     (for even H it peaks half a frequency beside it), keeps the window of the first map's size, and swaps rows
     and columns: here the window is centred and computed for every size, and nothing is swapped.
-
-    Args:
-        channels: C of the input.
-        stride: pixels per output pixel, >= 1, or (vertical, horizontal).
-
-    Raises:
-        ValueError: if stride is below 1.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AsapPool2d
-        >>> AsapPool2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "Re inverse Fourier transform of X(f) sqrt(0.54 + 0.46 cos 2 pi f) at -1/(2s) <= f < 1/(2s)"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import other_than_0
 from cnnpool.pool.autograd.averaging import MEANS, summed
-from cnnpool.pool.autograd.linear_maps import Averaging, Counting, counting_of
+from cnnpool.pool.autograd.linear_maps import Averaging, Counting
 from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
@@ -47,13 +47,7 @@ def avg_pool2d(
         ValueError: for a number out of range, or an output that would be empty.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import avg_pool2d
-        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
-        >>> avg_pool2d(x, 2)
-        tensor([[[[ 2.5000,  4.5000],
-                  [10.5000, 12.5000]]]])
-        >>> avg_pool2d(x, 3, 2, ceil_mode=True)
+        >>> avg_pool2d(torch.arange(16.0).view(1, 1, 4, 4), 3, 2, ceil_mode=True)
         tensor([[[[ 5.0000,  6.5000],
                   [11.0000, 12.5000]]]])
     """
@@ -85,7 +79,9 @@ def _rule(
 ) -> tuple[Window, Counting]:
     window = window_of(kernel_size, stride, padding, 1, ceil_mode)
     check_map(shape, window, "avg_pool2d")
-    return window, counting_of(count_include_pad, divisor_override)
+    if divisor_override == 0:
+        raise ValueError("divisor_override must not be 0")
+    return window, Counting(count_include_pad, divisor_override)
 
 
 @checked
@@ -98,29 +94,17 @@ class AvgPool2d(LikeTorch, WindowPool2d):
     whole window count only with ``ceil_mode``, in a mean over the pixels that exist.
 
     Args:
-        channels: C of the input, not the window as in torch's constructor: ``AvgPool2d(3)`` pools 2x2 windows
-            of three channels. ``AvgPool2d.like(nn.AvgPool2d(3))`` pools 3x3 windows.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window even if it overhangs the edge.
+        channels: C of the input, not the window as in torch's constructor, which
+            ``AvgPool2d.like(nn.AvgPool2d(3))`` understands.
         count_include_pad: count the padding among the values of a window.
         divisor_override: divide every sum by this nonzero number instead; null for the number of values.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AvgPool2d
-        >>> AvgPool2d(3, kernel_size=3, stride=2, padding=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "1/n sum_i x_i"
     paper = "LeCun 1990, Handwritten digit recognition with a back-propagation network"
     shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
     gradient = "dense"
+    cell_flops = 1
     torch_module = nn.AvgPool2d
 
     def __init__(
@@ -136,12 +120,9 @@ class AvgPool2d(LikeTorch, WindowPool2d):
         **place: Unpack[Place],
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.count_include_pad, self.divisor_override = counting_of(count_include_pad, divisor_override)
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
         if divisor_override is not None or (count_include_pad and max(self.padding) > 0):
             self.gain = None
-
-    def flops(self, height: int, width: int) -> int:
-        return self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return avg_pool2d(x, *self.window, self.count_include_pad, self.divisor_override)

@@ -20,20 +20,8 @@ class AvgConv2d(Pool2d):
     averages the pixels that exist.
 
     Args:
-        channels: C of input and output.
         kernel_size: window, >= 1, or (vertical, horizontal); null for the stride.
-        stride: >= 1, or (vertical, horizontal).
-        norm: none or batch (then the convolution has no bias).
         activation: none, relu, gelu or silu; none in a shortcut.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AvgConv2d
-        >>> AvgConv2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(W mean x_i + b))"

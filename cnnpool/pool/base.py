@@ -1,6 +1,5 @@
 """The base classes of operators: options, size rules, and the facts that the documentation prints."""
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack, get_args
 
@@ -41,11 +40,7 @@ def both(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
-    """(floor(H/s), floor(W/s)).
-
-    Raises:
-        ValueError: if the output would be empty.
-    """
+    """(floor(H/s), floor(W/s)); a ValueError if the output would be empty."""
     size = height // stride[0], width // stride[1]
     if min(size) < 1:
         raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
@@ -53,11 +48,7 @@ def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tupl
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
-    """Raise unless ``value`` is one of the ``choices``, a Literal.
-
-    Raises:
-        ValueError: if it is not one of them; the message begins with ``name``.
-    """
+    """Raise a ValueError unless ``value`` is one of the ``choices``, a Literal."""
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
 
@@ -84,20 +75,31 @@ class Pool2d(nn.Module):
     so that the signature is the schema of the operator's YAML, by which ``@checked`` checks their values.
     Subclasses that slide a window set ``kernel_size``, ``stride``, ``padding`` (and ``dilation``,
     ``ceil_mode`` where they have them) as pairs; others derive from ``CellPool2d`` or override
-    ``output_size``.
+    ``output_size``. These mean the same in every operator that says nothing else:
 
     Args:
-        channels: C of the input.
+        channels: C of the input, and of the output.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: cells around the map, at most half of the kernel.
+        ceil_mode: keep the last window even if it overhangs the edge.
+        padding_mode: values past the edges: reflect, replicate, circular or zeros.
+        ties: which of equal maxima gets the gradient: first (torch's rule), last, or split evenly.
+        filter_size: taps of the binomial filter, >= 1, or (vertical, horizontal); 1 does not blur.
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu.
+        learnable: whether the operator's number is learnt.
+        per: one for the layer or one per channel.
         device: of parameters and buffers; a subclass passes it on to those that it creates.
         dtype: of parameters and buffers, passed on likewise.
 
+    Raises:
+        ValueError: for an option out of range, a map of which nothing would be left, or whose channels do not
+            fit the weights.
+
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import AvgPool2d
         >>> AvgPool2d(3, kernel_size=3, stride=2).output_size(32, 31)
         (15, 15)
-        >>> AvgPool2d(3, device="meta")(torch.empty(1, 3, 8, 8, device="meta")).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula: ClassVar[str]
@@ -133,11 +135,7 @@ class Pool2d(nn.Module):
         self.channels = channels
 
     def check_channels(self, x: Tensor) -> None:
-        """Raise if the weights belong to single channels and ``x`` has a different number of channels.
-
-        Raises:
-            ValueError: if the numbers of channels differ.
-        """
+        """Raise a ValueError if ``x`` has another number of channels than weights by channel."""
         if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
             raise ValueError(
                 f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
@@ -145,21 +143,13 @@ class Pool2d(nn.Module):
             )
 
     def check_batch(self, x: Tensor) -> tuple[int, int]:
-        """(H', W') for ``x``, a non-empty floating-point (N, C, H, W) tensor that the operator accepts.
-
-        Raises:
-            ValueError: if it is not such a tensor, has the wrong number of channels, or its output is empty.
-        """
+        """(H', W') for ``x``, or a ValueError unless it is a non-empty floating-point batch that fits."""
         self.check_channels(x)
         check_batch(x, type(self).__name__)
         return self.output_size(*x.shape[-2:])
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """(H', W') for an input of (H, W).
-
-        Raises:
-            ValueError: if the output would be empty.
-        """
+        """(H', W') for an input of (H, W), or a ValueError if the output would be empty."""
         rows, columns = (
             window_size(length, k, s, p, d, self.ceil_mode)
             for length, k, s, p, d in zip(
@@ -232,6 +222,9 @@ class RationalPool2d(Pool2d):
 class WindowPool2d(Pool2d):
     """An operator that slides a window over ``channels``-channel maps; a subclass adds the mathematics."""
 
+    cell_flops: ClassVar[int | None] = None
+    """FLOPs for each cell of a window."""
+
     def __init__(
         self,
         channels: int,
@@ -251,9 +244,29 @@ class WindowPool2d(Pool2d):
         """Kernel size, stride, padding and ceil mode, in the order the functions take them."""
         return self.kernel_size, self.stride, self.padding, self.ceil_mode
 
+    def flops(self, height: int, width: int) -> int | None:
+        return None if self.cell_flops is None else self.cell_flops * self.count_cells(height, width)
+
     def count_cells(self, height: int, width: int) -> int:
         """Cells in all windows of a sample: C H' W' k k."""
         return self.count_outputs(height, width) * self.kernel_size[0] * self.kernel_size[1]
+
+
+@checked
+class PlainWindowPool2d(WindowPool2d):
+    """An operator that slides a window and has no other options."""
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Cells = 2,
+        stride: Size = 2,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
 
 class LikeTorch(nn.Module):
@@ -263,41 +276,27 @@ class LikeTorch(nn.Module):
 
     @classmethod
     def like(cls, module: nn.Module, channels: int = 1, **options: Any) -> Self:
-        """The operator with the options of torch's ``module``.
+        """The operator with the options of torch's ``module``, an instance of ``torch_module``.
 
         Args:
-            module: an instance of ``torch_module``.
             channels: C of the input, used by ``flops`` only.
             options: further options of the constructor, such as ``ties``.
 
         Raises:
-            TypeError: if ``module`` is not an instance of ``torch_module``.
+            TypeError: if ``module`` is another.
             ValueError: if it returns indices, or has an option that the operator does not support.
         """
         kind = cls.torch_module.__name__
         if not isinstance(module, cls.torch_module):
             raise TypeError(f"like takes a torch.nn.{kind}, got {type(module).__name__}")
         if getattr(module, "return_indices", False):
-            raise ValueError(
-                "a module here returns one map: call torch.nn.functional."
-                f"max_pool{kind[-2:]} with return_indices=True"
-            )
-        known = getattr(cls, "operator_class", cls).options_like(module)
-        return cls(channels, **known, **options)
+            raise ValueError("a module here returns one map: call max_pool2d with return_indices=True")
+        return cls(channels, **cls.options_like(module), **options)
 
     @classmethod
     def options_like(cls, module: nn.Module) -> dict[str, Any]:
         """The options of the operator that ``module`` has under the same names."""
-        return same_options(module, options_of(cls))
-
-
-def same_options(module: nn.Module, known: Mapping[str, object]) -> dict[str, Any]:
-    """The ``known`` options that a torch module has, with its values."""
-    options = {name: getattr(module, name) for name in known if hasattr(module, name)}
-    if "kernel_size" in options and options["stride"] is None:
-        options["stride"] = options["kernel_size"]
-    # torch's modules for sequences keep some of their numbers in tuples of one.
-    return {
-        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
-        for name, value in options.items()
-    }
+        options = {name: getattr(module, name) for name in options_of(cls) if hasattr(module, name)}
+        if "kernel_size" in options and options["stride"] is None:
+            options["stride"] = options["kernel_size"]
+        return options

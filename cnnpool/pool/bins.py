@@ -15,7 +15,12 @@ from cnnpool.pool.window import ceil_div, wide
 
 @checked
 class AdaptivePool2d(LikeTorch, Pool2d):
-    """An operator whose windows are bins, one per output; a subclass adds the mathematics."""
+    """An operator whose windows are bins, one per output; a subclass adds the mathematics.
+
+    Args:
+        stride: H' = floor(H/stride) without ``output_size``, >= 1, or (vertical, horizontal).
+        output_size: H' = W', or (H', W'), whatever the input; null for the input over ``stride``.
+    """
 
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"

@@ -24,28 +24,18 @@ def blur_pool2d(
     and to the bottom.
 
     Args:
-        x: (N, C, H, W) or (C, H, W), any floating dtype.
+        x: (N, C, H, W) or (C, H, W), any floating dtype; the result has ceil(H/s) rows.
         filter_size: m taps, Pascal's row (m - 1 over k)/2^(m - 1), >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding_mode: values past the edges: reflect, replicate, circular or zeros; legal on any map.
 
-    Returns:
-        (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
-
-    Raises:
-        ValueError: for a number out of range, an unknown padding mode, an empty map or a non-floating dtype.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import blur_pool2d
         >>> x = torch.zeros(1, 1, 5, 5)
         >>> x[..., 2, 2] = 16
         >>> blur_pool2d(x, stride=1)[0, 0, 1:4, 1:4]
         tensor([[1., 2., 1.],
                 [2., 4., 2.],
                 [1., 2., 1.]])
-        >>> blur_pool2d(x).shape
-        torch.Size([1, 1, 3, 3])
     """
     batch = x if x.dim() == 4 else x.unsqueeze(0)
     if torch.compiler.is_compiling() or is_exported():
@@ -59,11 +49,7 @@ def blur_pool2d(
 
 
 def blurring_of(x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: PaddingMode) -> Blurring:
-    """The checked arguments of ``blur_pool2d``.
-
-    Raises:
-        ValueError: as in ``blur_pool2d``.
-    """
+    """The checked arguments of ``blur_pool2d``."""
     _check(x, padding_mode)
     return Blurring(
         pair(filter_size, "filter_size", least=1),
@@ -92,21 +78,6 @@ class BlurPool2d(CellPool2d):
 
     Edges: H' = ceil(H/s); the map is mirrored past the edge, as in the paper's code, or padded by another
     ``padding_mode``. With zeros the borders fade (a 3x3 filter leaves 9/16 of a corner).
-
-    Args:
-        channels: C of the input.
-        filter_size: taps of the binomial filter, >= 1, or (vertical, horizontal); 1 does not blur.
-        stride: >= 1, or (vertical, horizontal).
-        padding_mode: reflect, replicate, circular or zeros.
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import BlurPool2d
-        >>> BlurPool2d(3, filter_size=5, padding_mode="circular")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i x_i, b = binomial / 2^(m-1) per axis"

@@ -14,9 +14,6 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     """The cells of every window in raster order, each (N, C, H', W'); ``fill`` stands outside the map.
 
     Views of the (padded) map: nothing is copied, and the memory format stays.
-
-    Raises:
-        ValueError: if ``x`` is not a map, or no window fits.
     """
     check_map(x.shape, window, "pooling")
     rows, columns = window.output_size(*x.shape[-2:])

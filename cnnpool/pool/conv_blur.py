@@ -23,24 +23,10 @@ class ConvBlur2d(CellPool2d):
     map by default. If both are circular, the operator commutes exactly with circular shifts by the stride.
 
     Args:
-        channels: C of input and output.
         kernel_size: window of the convolution, odd, or (vertical, horizontal).
-        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
         order: conv_blur or blur_conv.
         padding_mode: of the blur: reflect, replicate, circular or zeros.
         conv_padding_mode: of the convolution, the same four.
-        norm: none or batch (then the convolution has no bias).
-        activation: none, relu, gelu or silu.
-
-    Raises:
-        ValueError: if a number is out of range, or kernel_size is even.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import ConvBlur2d
-        >>> ConvBlur2d(3, norm="batch")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i act(norm(sum_j w_j x_ij + b))"

@@ -14,33 +14,19 @@ from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 class ConvPool2d(Pool2d):
     """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
 
-    A fair control for the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers
-    and weights as its All-CNN, but pools. The gradient reaches an input through every window whose maximum it
+    A fair control for the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers and
+    weights as its All-CNN, but pools. The gradient reaches an input through every window whose maximum it
     contributed to, so it is dense in general but unequal.
 
     Edges: the convolution pads and keeps the size, by default with zeros; the pooling then pads with cells
-    that never win, by default (kernel - 1)//2 a side, so that an even H becomes H/2 for kernels 2 and 3
-    (the paper pads nothing). With another ``padding_mode`` both see the map's own values past the edges;
-    circular makes the operator commute exactly with circular shifts by the stride.
+    that never win, by default (kernel - 1)//2 a side, so that an even H becomes H/2 for kernels 2 and 3 (the
+    paper pads nothing). With another ``padding_mode`` both see the map's own values past the edges; circular
+    makes the operator commute exactly with circular shifts by the stride.
 
     Args:
-        channels: C of input and output.
         conv_size: window of the convolution, odd, or (vertical, horizontal).
         kernel_size: window of the pooling, >= 1, or (vertical, horizontal).
-        stride: of the pooling, >= 1, or (vertical, horizontal).
         padding: of the pooling, 0..kernel/2; null for (kernel - 1)//2.
-        padding_mode: of both, zeros, reflect, replicate or circular.
-        norm: none or batch (then the convolution has no bias).
-        activation: none, relu, gelu or silu, before the pooling.
-
-    Raises:
-        ValueError: if a number is out of range, conv_size is even, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import ConvPool2d
-        >>> ConvPool2d(3, kernel_size=2)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "max_i act(norm(sum_j w_j x_ij + b))"

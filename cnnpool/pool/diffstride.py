@@ -17,38 +17,24 @@ from cnnpool.pool.window import wide
 class DiffStride2d(RationalPool2d):
     """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
 
-    Each frequency k of an axis (in whole periods per map) is multiplied by the paper's mask,
-    clip((R + H/(2S) - |k|)/R, 0, 1): 1 up to the band of a stride S, then a ramp of R frequencies down to 0.
-    S is learnt for each axis: its gradient comes from the frequencies on the ramp; that of the input is the
-    adjoint, dense.
+    Each frequency k of an axis (in whole periods per map) is multiplied by the paper's mask, clip((R + H/(2S)
+    - |k|)/R, 0, 1): 1 up to the band of a stride S, then a ramp of R frequencies down to 0. S is learnt for
+    each axis: its gradient comes from the frequencies on the ramp; that of the input is the adjoint, dense.
 
     Departs from the paper, where the output keeps every frequency that the mask leaves, about H/S + 2R, so
     that it is larger than H/S and changes size while S is learnt. Here the size is fixed at H/s by the
     constructor's ``stride`` and S = s/b, with 0 < b < 1 the share of the output's band that passes untouched:
-    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape. b is learnt
-    as its logit ``band``, one number per axis (vertical, horizontal) for all channels. Where no kept
-    frequency lies on the ramp (small odd H', or b near 1 with H' odd) S gets no gradient.
+    no step of the optimiser can change a shape. b is learnt as its logit ``band``, one number per axis
+    (vertical, horizontal) for all channels. Where no kept frequency lies on the ramp (small odd H', or b near
+    1 with H' odd) S gets no gradient.
 
     Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s). The frequency H'/2 of an even
     H' is the mean of the input's pair +H'/2 and -H'/2, times the mask.
 
     Args:
-        channels: C of the input.
         stride: s, H is divided by it, >= 1, not necessarily whole, or (vertical, horizontal).
         bandwidth: b at the start, 0 < b < 1: S starts at s/b, 1.25 s by default.
         smoothness: R, width of the ramp in frequencies, > 0.
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import DiffStride2d
-        >>> pool = DiffStride2d(3)
-        >>> pool(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
-        >>> 2 / pool.band.detach().sigmoid()  # S
-        tensor([2.5000, 2.5000])
     """
 
     formula = "inverse Fourier transform of X(k) clip((R + H/(2S) - |k|)/R, 0, 1), S learnt"

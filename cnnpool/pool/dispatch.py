@@ -53,10 +53,8 @@ _wanted: bool | None = {"0": False, "1": True}.get(os.environ.get("CNNPOOL_KERNE
 
 @contextmanager
 def use(wanted: bool | None) -> Iterator[None]:
-    """Use CPU kernels never (False), wherever possible (True), or where they are faster (None).
-
-    Raises:
-        ValueError: if ``wanted`` is True and Numba is not installed, or switched off.
+    """Use CPU kernels never (False), wherever possible (True; a ValueError without Numba), or where faster
+    (None).
     """
     global _wanted
     if wanted and not _numba:
@@ -77,14 +75,10 @@ def kernels_in_use() -> str:
 
 
 def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
-    """The module of kernels to use for ``tensors``, or None for torch's own operators.
+    """The module of kernels called ``stem`` to use for ``tensors`` on one device, or None for torch's own
+    operators.
 
-    ``autograd/kernels.py`` has the signatures of each.
-
-    Args:
-        stem: name of the module in ``cnnpool.pool.cpu`` and ``cnnpool.pool.gpu``.
-        tensors: all on one device.
-        cells: number of cells of a window, for kernels that have a limit.
+    ``autograd/kernels.py`` has the signatures of each; ``cells`` are those of a window.
     """
     for_gpu = _triton and stem in ON_GPU and cells <= MOST_CELLS_ON_GPU
     if torch.compiler.is_compiling():

@@ -28,37 +28,23 @@ def dpp_pool2d(
 ) -> Tensor:
     """Average of every window weighted by how far a cell is from a smooth reference (Saeedan 2018).
 
-    y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and
-    d_i = (x_i - reference)^2 + eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which
-    emphasises only brighter cells.
+    y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and d_i = (x_i - reference)^2 +
+    eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which emphasises only brighter cells.
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
+    summed in float32.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, with finite squares (in float32 |x| up to
-            1.8e19); half precision is summed in float32.
+        x: maps with finite squares (in float32 |x| up to 1.8e19).
         alpha: floor of the weights, >= 0, or a tensor that fits (C, 1, 1).
         strength: the paper's lambda, >= 0, or a tensor that fits (C, 1, 1); 0 gives the average.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         form: symmetric or asymmetric.
         reference: smooth low-resolution map, (N, C, H', W'); None for the mean of every window.
         eps: added to the squared detail, > 0.
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if a number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import dpp_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> dpp_pool2d(x, 1.0, 0.0, 2)
-        tensor([[[[2.5000]]]])
-        >>> dpp_pool2d(x, 0.0, 2.0, 2, form="asymmetric")
-        tensor([[[[3.8978]]]])
+        >>> dpp_pool2d(x, 1.0, 0.0, 2), dpp_pool2d(x, 0.0, 2.0, 2, form="asymmetric")
+        (tensor([[[[2.5000]]]]), tensor([[[[3.8978]]]]))
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     check_choice("form", form, Form)
@@ -98,22 +84,8 @@ class DppPool2d(WindowPool2d):
     filter of ``full`` sees zeros there.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         form: symmetric emphasises every deviation, asymmetric only upward ones.
         full: learn the reference instead of averaging (lite).
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import DppPool2d
-        >>> DppPool2d(3, form="asymmetric", full=True)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = (

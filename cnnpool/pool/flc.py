@@ -24,17 +24,7 @@ class FlcPool2d(CellPool2d):
     becomes a cosine, and H/2 is rounded down in the latter. Departs from the paper by any stride but 2.
 
     Args:
-        channels: C of the input.
         stride: pixels per output pixel, >= 1, or (vertical, horizontal).
-
-    Raises:
-        ValueError: if stride is below 1.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import FlcPool2d
-        >>> FlcPool2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "Re inverse Fourier transform of X(f) at -1/(2s) <= f < 1/(2s)"

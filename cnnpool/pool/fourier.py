@@ -22,15 +22,11 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 
 def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
-    """Matrix that keeps the lowest frequencies of a periodic signal of ``length`` samples.
+    """Matrix (M, length) that keeps the lowest frequencies of a periodic signal of ``length`` samples.
 
-    Args:
-        gain: factors of the frequencies 0, 1, ..., (K,); higher ones are removed.
-        places: where to sample the filtered signal, whole numbers (M,), ``period`` of them to its length.
-            The frequency period/2 counts once, with its real part, in place of a pair of opposite ones.
-
-    Returns:
-        (M, length), dtype and device of ``gain``.
+    The frequencies 0, 1, ... are multiplied by ``gain``, (K,), and higher ones removed; the filtered signal
+    is sampled at the whole numbers ``places``, (M,), ``period`` of them to its length. The frequency period/2
+    counts once, with its real part, in place of a pair of opposite ones.
     """
     frequency = torch.arange(gain.shape[0], device=gain.device)
     alone = (frequency == 0) | (2 * frequency == period)

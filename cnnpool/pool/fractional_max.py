@@ -22,28 +22,17 @@ class FractionalMaxPool2d(RationalPool2d):
     1/2 for all. The gradient goes only to the maximum of each window, the first in row-major order among
     equals.
 
-    ``overlapping`` windows run from pixel a_(i-1) to pixel a_i, both included, with the edges between pixel
-    0 and pixel H - 1, as in the paper: at stride 2 they are 3 wide and one of them, at random, is 2 wide.
-    Disjoint windows end before a_i, with the edges between 0 and H, so that they cover every pixel (the
-    paper's leave out the last row and column): at stride 2 they are plain 2 x 2 windows and there is nothing
-    to draw unless H is odd.
+    ``overlapping`` windows run from pixel a_(i-1) to pixel a_i, both included, with the edges between pixel 0
+    and pixel H - 1, as in the paper: at stride 2 they are 3 wide and one of them, at random, is 2 wide.
+    Disjoint windows end before a_i, with the edges between 0 and H, so that they cover every pixel, unlike
+    the paper's: at stride 2 they are plain 2 x 2 windows and there is nothing to draw unless H is odd.
 
     Edges: H' = floor(H/stride), and the windows cover the whole map.
 
     Args:
-        channels: C of the input.
         stride: H/H', above 1, not necessarily whole, or (vertical, horizontal); often 1.414 in the paper.
         mode: random or pseudorandom.
         overlapping: whether neighbours share their edge.
-
-    Raises:
-        ValueError: if stride is not above 1, the mode is unknown, or the map is smaller than the stride.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import FractionalMaxPool2d
-        >>> FractionalMaxPool2d(3, stride=1.5)(torch.rand(1, 3, 24, 24)).shape
-        torch.Size([1, 3, 16, 16])
     """
 
     formula = "max_i x_i between edges a_0 < a_1 < ... with random distances, floor or ceil of their mean"

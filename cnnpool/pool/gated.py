@@ -38,29 +38,17 @@ def gated_pool2d(
 ) -> Tensor:
     """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
 
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part (the gate sees zeros),
+    and half precision is summed in float32.
+
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |x| and |weight x| over a window
-            finite; half precision is summed in float32.
+        x: maps whose sums of |x| and |weight x| over a window are finite.
         weight: the gate's mask in raster order, (C, kh*kw), or (1, kh*kw) for all channels.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells outside the map take no part (the gate sees zeros).
-        ceil_mode: let the last window overhang.
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if ``weight`` does not fit, a number is out of range, or no window fits.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import gated_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> gated_pool2d(x, torch.zeros(1, 4), 2)
-        tensor([[[[3.2500]]]])
-        >>> gated_pool2d(x, torch.full((1, 4), 10.0), 2)
-        tensor([[[[4.]]]])
+        >>> gated_pool2d(x, torch.zeros(1, 4), 2), gated_pool2d(x, torch.full((1, 4), 10.0), 2)
+        (tensor([[[[3.2500]]]]), tensor([[[[4.]]]]))
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact = wide(x)
@@ -77,29 +65,13 @@ class GatedPool2d(WindowPool2d):
     mix, plus g (1 - g) w_i (max - mean) through the gate.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part (the gate sees zeros).
-
-    Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
-        per: one mask for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import GatedPool2d
-        >>> GatedPool2d(3, per="channel")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "g max_i x_i + (1 - g) mean_i x_i, g = sigmoid(sum_i w_i x_i)"
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    cell_flops = 4
 
     def __init__(
         self,
@@ -116,9 +88,6 @@ class GatedPool2d(WindowPool2d):
         self.fixed_channels = per == "channel"
         size = self.kernel_size[0] * self.kernel_size[1]
         self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size, **place))
-
-    def flops(self, height: int, width: int) -> int:
-        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

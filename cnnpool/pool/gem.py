@@ -25,29 +25,17 @@ def gem_pool2d(
 ) -> Tensor:
     """The generalised mean of every window, (mean max(x_i, eps)^p)^(1/p) (Radenović 2018, arXiv:1711.02512).
 
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
+    summed in float32.
+
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         p: power, > 0, or a tensor that fits (C, 1, 1).
         eps: floor of x, > 0. Below it a cell has no gradient, and a window entirely below gives eps.
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if p or eps is not above 0, a number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import gem_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> gem_pool2d(x, 2, p=1)
-        tensor([[[[2.5000]]]])
-        >>> gem_pool2d(x, 2, p=3)
-        tensor([[[[2.9240]]]])
+        >>> gem_pool2d(x, 2, p=1), gem_pool2d(x, 2, p=3)
+        (tensor([[[[2.5000]]]]), tensor([[[[2.9240]]]]))
     """
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
@@ -68,33 +56,15 @@ class GemPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         p: power, > 0, or where it starts when learnable.
-        learnable: learn p.
-        per: with learnable, one p for the layer or one per channel.
         eps: floor of x, > 0.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import GemPool2d
-        >>> pool = GemPool2d(3)
-        >>> pool(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
-        >>> pool.p.raw.numel()  # one learnt p
-        1
     """
 
     formula = "(mean_i max(x_i, eps)^p)^(1/p)"
     paper = "Radenović 2018, arXiv:1711.02512"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
+    cell_flops = 4
 
     def __init__(
         self,
@@ -114,9 +84,6 @@ class GemPool2d(WindowPool2d):
         self.fixed_channels = per == "channel"
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -20,19 +20,8 @@ class HaarPool2d(CellPool2d):
     Edges: an odd size repeats its last row or column, H' = ceil(H/2).
 
     Args:
-        channels: C of the input.
         stride: 2, that of the transform.
         orthonormal: scale by 2.
-
-    Raises:
-        ValueError: if stride is not 2, or the input not floating-point.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import HaarPool2d
-        >>> HaarPool2d(1)(torch.ones(1, 1, 4, 4))
-        tensor([[[[2., 2.],
-                  [2., 2.]]]])
     """
 
     formula = "(x_1 + x_2 + x_3 + x_4)/2"

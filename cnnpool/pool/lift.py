@@ -72,26 +72,16 @@ class LiftPool2d(CellPool2d):
     with ``bands``. P and U are shared by the bands of an axis.
 
     Edges: H' = ceil(H/2), an odd size repeats its last row or column; the convolutions of P and U see the
-    samples padded by ``padding_mode``. Circular makes the operator commute exactly with circular shifts
-    by 2.
+    samples padded by ``padding_mode``. Circular makes the operator commute exactly with circular shifts by 2.
 
     Args:
-        channels: C of the input.
         kernel_size: taps of P and U, odd, along the axis.
         stride: 2, that of the transform.
         lifting: learnt or haar.
         bands: sum or ll.
-        padding_mode: reflect, replicate, circular or zeros.
-
-    Raises:
-        ValueError: if stride is not 2, kernel_size is even, or an option is unknown.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import LiftPool2d
         >>> pool, x = LiftPool2d(3), torch.rand(1, 3, 8, 8)
-        >>> pool(x).shape
-        torch.Size([1, 3, 4, 4])
         >>> torch.allclose(pool.inverse(pool.bands(x)), x, atol=1e-6)
         True
     """
@@ -140,11 +130,7 @@ class LiftPool2d(CellPool2d):
         return (*self.rows(low), *self.rows(high))
 
     def inverse(self, bands: Sequence[Tensor]) -> Tensor:
-        """The map (N, C, 2 H', 2 W') of its four bands, in the order of ``bands`` (LiftUpPool).
-
-        Raises:
-            ValueError: unless there are four bands of one shape.
-        """
+        """The map (N, C, 2 H', 2 W') of four bands of one shape, in the order of ``bands`` (LiftUpPool)."""
         if len(bands) != 4 or len({band.shape for band in bands}) != 1:
             raise ValueError(
                 f"bands must be four maps of one shape, got {[tuple(band.shape) for band in bands]}"
@@ -161,9 +147,6 @@ class LiftPool2d(CellPool2d):
             return like(y, x)
         first, *others = self.bands(x)
         return like(sum(others, first), x)
-
-    def extra_repr(self) -> str:
-        return f"lifting={self.lifting!r}, bands={self.taken!r}"
 
 
 def _learnt(channels: int, kernel: tuple[int, int], axis: int, mode: PaddingMode, place: Place) -> Lifting:

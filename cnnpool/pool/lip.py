@@ -23,31 +23,15 @@ def lip_pool2d(
     """Average of every window weighted by e^logit: sum e^g_i x_i / sum e^g_i (Gao 2019, arXiv:1908.04156).
 
     Each window's largest logit is subtracted first, so nothing overflows. Equal logits give the average;
-    infinite ones stand for the largest finite number.
+    infinite ones stand for the largest finite number. Maps with finite sums of |x| over a window, windows and
+    errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is summed in float32.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |x| over a window finite; half
-            precision is summed in float32.
         logits: importance of each pixel, the shape of ``x``.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if the shapes differ, a number is out of range, or no window fits.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import lip_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> lip_pool2d(x, torch.zeros_like(x), 2)
-        tensor([[[[2.5000]]]])
-        >>> logits = torch.tensor([[[[0.0, 0.0], [0.0, 20.0]]]])
-        >>> lip_pool2d(x, logits, 2)
+        >>> lip_pool2d(x, torch.tensor([[[[0.0, 0.0], [0.0, 20.0]]]]), 2)
         tensor([[[[4.]]]])
     """
     if x.shape != logits.shape:
@@ -140,22 +124,8 @@ class LipPool2d(WindowPool2d):
     at least; maps may be large as long as their sums, times the convolutions' weights, stay finite.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         scale: largest logit, > 0; the paper's 12 lets one pixel outweigh another 160 000 times.
         bottleneck: 0 for one 3x3 convolution, C^2*9 weights; n >= 1 for 1x1, 3x3, 1x1 over C/n channels.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import LipPool2d
-        >>> LipPool2d(3, bottleneck=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i e^(g_i) x_i / sum_i e^(g_i), g = 12 sigmoid(norm(conv(x)))"

@@ -25,31 +25,17 @@ def logsumexp_pool2d(
     """The smooth maximum of every window, (1/r) log mean e^(r x_i): average as r -> 0, max as r -> infinity.
 
     The window's maximum is subtracted first and the small-r limit is taken through expm1 and log1p, so it
-    neither overflows nor cancels. The gradient is softmax(r x)_i. A window whose maximum is infinite gives
-    that maximum, with gradient 0.
+    neither overflows nor cancels. A window whose maximum is infinite gives that maximum, with gradient 0.
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
+    summed in float32.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         r: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if r or another number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import logsumexp_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> logsumexp_pool2d(x, 2)
-        tensor([[[[3.0539]]]])
-        >>> logsumexp_pool2d(x, 2, r=100)
-        tensor([[[[3.9861]]]])
+        >>> logsumexp_pool2d(x, 2), logsumexp_pool2d(x, 2, r=100)
+        (tensor([[[[3.0539]]]]), tensor([[[[3.9861]]]]))
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not isinstance(r, Tensor) and not 0 < r < math.inf:
@@ -75,29 +61,14 @@ class LogSumExpPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         r: sharpness, finite and > 0, or where it starts when learnable.
-        learnable: learn r.
-        per: with learnable, one r for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import LogSumExpPool2d
-        >>> LogSumExpPool2d(3, r=10.0)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "(1/r) log mean_i exp(r x_i)"
     paper = "Boureau 2010, A Theoretical Analysis of Feature Pooling in Visual Recognition (ICML)"
     shift = "commutes with shifts by multiples of the stride; larger r aliases more, like max"
     gradient = "dense"
+    cell_flops = 5
 
     def __init__(
         self,
@@ -115,9 +86,6 @@ class LogSumExpPool2d(WindowPool2d):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         self.r = Positive("r", r, repeats(per, channels), learnable=learnable, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 5 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -33,34 +33,20 @@ def lp_pool2d(
     """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
 
     As ``torch.nn.functional.lp_pool2d`` on x >= 0; on signed input torch raises x itself to the power (NaN
-    for an odd p and a negative sum), here it is |x|. The window's largest |x| is divided out first, so no
-    power overflows. The gradient is sgn(x_i) |x_i|^(p-1) y^(1-p) (over n in mean form), and 0 at x_i = 0
-    and in an all-zero window. An infinite cell makes its window infinite, without gradient
-    where p is finite.
+    for an odd p and a negative sum), here it is |x|; and torch scales the sum of a window that overhangs. The
+    window's largest |x| is divided out first, so no power overflows. The gradient is 0 at x_i = 0 and in an
+    all-zero window; an infinite cell makes its window infinite, without gradient where p is finite. Maps,
+    windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is summed
+    in float32.
 
     Args:
-        input: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
         norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        ceil_mode: let the last window overhang; torch then scales its sum by kh*kw over its cells, here not.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
         form: sum (torch) or mean (a constant map keeps its value).
 
-    Returns:
-        (N, C, H', W'), same dtype as ``input``.
-
-    Raises:
-        ValueError: if p <= 0, a number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import lp_pool2d
         >>> x = torch.tensor([[[[0.0, 0.0], [3.0, -4.0]]]])
-        >>> lp_pool2d(x, 2, 2)
-        tensor([[[[5.]]]])
-        >>> lp_pool2d(x, 2, 2, form="mean")
-        tensor([[[[2.5000]]]])
+        >>> lp_pool2d(x, 2, 2), lp_pool2d(x, 2, 2, form="mean")
+        (tensor([[[[5.]]]]), tensor([[[[2.5000]]]]))
     """
     window = window_on(input, kernel_size, stride, padding, ceil_mode)
     check_choice("form", form, Form)
@@ -106,33 +92,15 @@ class LpPool2d(LikeTorch, WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         p: power, > 0 (inf for max |x|), or where it starts when learnable, > 1 and finite.
-        learnable: learn p.
-        per: with learnable, one p for the layer or one per channel.
         form: mean or sum.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import LpPool2d
-        >>> pool = LpPool2d(3, p=4.0, learnable=True, per="channel")
-        >>> pool(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
-        >>> pool.p.raw.shape
-        torch.Size([3])
     """
 
     formula = "(mean_i |x_i|^p)^(1/p)"
     paper = "Gulcehre 2014, arXiv:1311.1780"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
+    cell_flops = 4
     torch_module = nn.LPPool2d
 
     def __init__(
@@ -162,9 +130,6 @@ class LpPool2d(LikeTorch, WindowPool2d):
     @classmethod
     def options_like(cls, module: Any) -> dict[str, Any]:
         return super().options_like(module) | {"p": float(module.norm_type), "form": "sum"}
-
-    def flops(self, height: int, width: int) -> int:
-        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

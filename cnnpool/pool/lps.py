@@ -26,21 +26,9 @@ class LpsPool2d(PolyphasePool2d):
     padded circularly (the paper's code pads zeros), and shifts then no longer commute exactly.
 
     Args:
-        channels: C of the input.
-        stride: >= 1, or (vertical, horizontal).
         hidden: channels between the two convolutions, >= 1; null for C.
         kernel_size: of both convolutions, odd, or (vertical, horizontal).
         tau: temperature of the mixture in training, > 0; a schedule may set the attribute ``tau``.
-        filter_size: taps of a circular binomial blur of the output, >= 1.
-
-    Raises:
-        ValueError: if a number is out of range, or kernel_size is even.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import LpsPool2d
-        >>> LpsPool2d(3, hidden=8)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = (

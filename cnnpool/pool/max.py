@@ -63,39 +63,28 @@ def max_pool2d(
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as in ``torch.nn.functional``.
 
     The backward pass needs one byte per output (two bits for 2x2 tiles with compiled kernels), and neither
-    the input nor 8-byte indices. Maps so small that the call dominates the time use torch's own kernel.
-    NaN wins over everything; padding never wins. Half-precision gradients are summed in float32.
+    the input nor 8-byte indices. Maps so small that the call dominates the time use torch's own kernel. NaN
+    wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
         input: (N, C, H, W) or (C, H, W), any real or quantized dtype; indices of a quantized map are refused.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
-        padding: cells around the map, at most half of the kernel.
+        padding: cells around the map, at most half of the kernel; no window may lie wholly in them.
         dilation: distance between the cells of a window, >= 1.
         ceil_mode: keep the last window even if it overhangs the edge.
-        return_indices: also return the indices of the maxima, as torch does.
+        return_indices: also return the indices of the maxima, int64 row * W + column in the plane, as torch
+            does; refused with ties that are split.
         ties: among equals the gradient goes to the first in row-major order (torch's rule), to the last, or
             is split evenly. Of several NaN the last wins, or all share it.
 
     Returns:
-        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - d(k-1) - 1)/s) + 1, same dtype as ``input``; with
-        ``return_indices`` also int64 of the same shape, row * W + column of each winner in its plane, for
-        ``max_unpool2d``.
-
-    Raises:
-        ValueError: for a number out of range, an output that would be empty, a window that lies wholly
-            in the padding, or indices of tied winners or of a quantized map.
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - d(k-1) - 1)/s) + 1, same dtype as ``input``.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import max_pool2d
-        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
-        >>> max_pool2d(x, 2)
+        >>> max_pool2d(torch.arange(16.0).view(1, 1, 4, 4), 2)
         tensor([[[[ 5.,  7.],
                   [13., 15.]]]])
-        >>> y, indices = max_pool2d(x, 2, return_indices=True)
-        >>> indices.flatten()
-        tensor([ 5,  7, 13, 15])
     """
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if return_indices:
@@ -120,20 +109,15 @@ def max_pool2d_with_winners(
     *,
     ties: Ties = "first",
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool2d``, and the place of each maximum in its window; arguments and errors as there.
+    """``max_pool2d``, and the place of each maximum in its window.
 
-    Returns:
-        The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
-        uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
+    The winners are in the shape of the maxima: row * kernel width + column, uint8 up to 256 cells; with
+    ``ties="split"`` the sum of 1 << place over all equals.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import max_pool2d_with_winners
         >>> x = torch.tensor([[[[1.0, 5.0], [3.0, 5.0]]]])
         >>> max_pool2d_with_winners(x, 2)
         (tensor([[[[5.]]]]), tensor([[[[1]]]], dtype=torch.uint8))
-        >>> max_pool2d_with_winners(x, 2, ties="last")[1]
-        tensor([[[[3]]]], dtype=torch.uint8)
     """
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     refuse_quantized(input, "max_pool2d_with_winners")
@@ -186,11 +170,7 @@ def _checked_window(
     ceil_mode: bool,
     ties: Ties,
 ) -> Window:
-    """The checked window of a max pooling.
-
-    Raises:
-        ValueError: for a number out of range, an empty output, or a window wholly in the padding.
-    """
+    """The window, or a ValueError also for one that lies wholly in the padding."""
     window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
     check_choice("ties", ties, Ties)
     winners_dtype(window.kernel, ties)
@@ -210,32 +190,18 @@ def _checked_window(
 class MaxPool2d(LikeTorch, WindowPool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
-    The gradient of a window goes only to its maximum, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
-    of the inputs get none. Where windows overlap, an input that wins several of them gets their sum.
+    The gradient of a window goes only to its maximum: with 2x2 windows 3/4 of the inputs get none. Where
+    windows overlap, an input that wins several of them gets their sum. With ``keep_winners`` set to True the
+    winners of the latest forward pass are in ``winners``.
 
     Edges: padding never wins; rows and columns after the last whole window count only with ``ceil_mode``.
 
     Args:
-        channels: C of the input, not the window as in torch's constructor: ``MaxPool2d(3)`` pools 2x2 windows
-            of three channels. ``MaxPool2d.like(nn.MaxPool2d(3))`` pools 3x3 windows.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: cells around the map, at most half of the kernel.
+        channels: C of the input, not the window as in torch's constructor, which
+            ``MaxPool2d.like(nn.MaxPool2d(3))`` understands.
         dilation: distance between the cells of a window, >= 1.
-        ceil_mode: keep the last window even if it overhangs the edge.
-        ties: which of equal maxima gets the gradient: first (torch's rule), last, or split evenly.
-
-    Set ``keep_winners`` to True to store the winners of the latest forward pass in ``winners``.
-
-    Raises:
-        ValueError: if a number is out of range, the output would be empty, or a window would lie wholly in
-            the padding.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxPool2d
-        >>> MaxPool2d(3, kernel_size=3, stride=2, padding=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
         >>> MaxPool2d.like(torch.nn.MaxPool2d(3, 2, 1), ties="split").padding
         (1, 1)
     """

@@ -19,27 +19,10 @@ class MaxApsPool2d(ApsPool2d):
     itself. The window wraps around, so that circular shifts of the input shift the output exactly. The
     gradient goes to the winners of the chosen phase (with a blur, of its neighbours too).
 
-    Edges: H' = ceil(H/s); a size that the stride does not divide is first padded circularly, and shifts then
-    no longer commute exactly. A window reaches to the right and to the bottom.
+    Edges: as ``aps``. A window reaches to the right and to the bottom.
 
     Args:
-        channels: C of the input.
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        p: order of the norm: 1, 2 or inf.
-        choose: the phase of largest (max) or smallest (min) norm.
-        filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
-        ties: which of equal maxima gets the gradient: first, last, or split evenly.
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxApsPool2d
-        >>> MaxApsPool2d(1)(torch.arange(16.0).view(1, 1, 4, 4))
-        tensor([[[[10., 11.],
-                  [14., 15.]]]])
     """
 
     formula = "y_k, k = argmax_k ||y_k||_p over the s x s phases y_k of the dense maximum"

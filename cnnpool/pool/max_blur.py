@@ -37,22 +37,11 @@ def max_blur_pool2d(
     windows compiled kernels blur the maxima as they compute them, and save one byte per pixel.
 
     Args:
-        x: (N, C, H, W) or (C, H, W), any floating dtype.
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
-        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding_mode: of the blur: reflect, replicate, circular or zeros.
+        filter_size: taps of the blur; it, maps and the rest as in ``blur_pool2d``.
         ties: among equals the gradient goes to the first, to the last, or is split evenly.
 
-    Returns:
-        (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
-
-    Raises:
-        ValueError: for a number out of range or an unknown padding mode or tie rule.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import max_blur_pool2d
         >>> x = torch.zeros(1, 1, 4, 4)
         >>> x[..., 1, 1] = 1
         >>> max_blur_pool2d(x)
@@ -122,21 +111,8 @@ class MaxBlurPool2d(Pool2d):
     the right and to the bottom. The blur then mirrors the map, or pads by another ``padding_mode``.
 
     Args:
-        channels: C of the input.
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
-        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
         padding_mode: of the blur: reflect, replicate, circular or zeros.
-        ties: which of equal maxima gets the gradient: first, last, or split evenly.
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxBlurPool2d
-        >>> MaxBlurPool2d(3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i max_j x_ij, b = binomial / 2^(m-1) per axis"

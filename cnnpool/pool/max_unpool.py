@@ -26,25 +26,15 @@ def max_unpool2d(
     there and gets the gradient.
 
     Args:
-        input: maxima, (N, C, H', W') or (C, H', W'), any floating dtype.
+        input: maxima, (N, C, H', W') or (C, H', W'), any floating dtype, which the result keeps.
         indices: of the same shape: int64, row * W + column in the plane, as ``max_pool2d`` with
             ``return_indices`` or torch returns them; or an integer of fewer bits, the place in the window, as
             ``max_pool2d_with_winners`` returns it.
-        kernel_size: of the pooling, >= 1, or (vertical, horizontal).
-        stride: of the pooling, >= 1, or (vertical, horizontal); None for the kernel's size.
-        padding: of the pooling, at most half of the kernel.
-        output_size: (H, W), or any sequence that ends with it; less than a stride from the default.
-
-    Returns:
-        (N, C, H, W) or (C, H, W), H = (H' - 1) s - 2 p + k by default, same dtype as ``input``.
-
-    Raises:
-        ValueError: for maxima that are not floating-point, a number out of range, shapes that differ, or an
-            index outside the map.
+        kernel_size: of the pooling, as its ``stride`` and ``padding``.
+        output_size: (H, W), or any sequence that ends with it; less than a stride from the default, H = (H' -
+            1) s - 2 p + k.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import max_pool2d, max_unpool2d
         >>> y, indices = max_pool2d(torch.tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2, return_indices=True)
         >>> max_unpool2d(y, indices, 2)
         tensor([[[[0., 0.],
@@ -101,9 +91,8 @@ def _check(index: Tensor, count: int, what: str) -> None:
 
 
 def _unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:
-    """Zeros (N, C, *size) with the elements of ``x`` (N, C, H', W') at the places ``index`` in their planes.
-
-    Of several at one place the last in row-major order is kept, on every device and in every run.
+    """Zeros (N, C, *size) with the elements of ``x`` (N, C, H', W') at the places ``index`` in their planes;
+    of several at one place the last in row-major order, on every device and in every run.
     """
     order = torch.arange(index.shape[-2] * index.shape[-1], device=index.device)
     flat = index.flatten(2)

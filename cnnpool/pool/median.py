@@ -1,11 +1,9 @@
 """Median pooling: :func:`median_pool2d`."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import PlainWindowPool2d
 from cnnpool.pool.cells import cells, comparisons, count, order, peak
 from cnnpool.pool.window import IntPair, window_on
 
@@ -19,24 +17,10 @@ def median_pool2d(
 ) -> Tensor:
     """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
 
-    The gradient goes only to the selected cell. NaN in a window gives NaN.
-
-    Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; the median is that of the cells inside the map.
-        ceil_mode: let the last window overhang.
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if a number is out of range, or no window fits.
+    NaN in a window gives NaN. Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no
+    part.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import median_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 90.0]]]])
         >>> median_pool2d(x, 2)
         tensor([[[[2.]]]])
@@ -57,30 +41,13 @@ def median_pool2d(
     return torch.where(largest.isnan(), largest, median)
 
 
-@checked
-class MedianPool2d(WindowPool2d):
+class MedianPool2d(PlainWindowPool2d):
     """y = the (lower) median of the window: robust to single outliers (Tukey 1977 for the filter).
 
     Gradient: 1 to the selected cell, 0 to the others; among equal cells always the same one is selected.
     Sorted by a network of comparisons, so the backward pass is deterministic on every device.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.
-
-    Args:
-        channels: C of the input; accepted for the common signature.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MedianPool2d
-        >>> MedianPool2d(3, kernel_size=3, padding=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "median_i x_i (the lower one of an even number)"
@@ -89,18 +56,6 @@ class MedianPool2d(WindowPool2d):
         "commutes with shifts by multiples of the stride; not a low-pass filter, but drops single outliers"
     )
     gradient = "sparse"
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Cells = 2,
-        stride: Size = 2,
-        padding: Padding = 0,
-        ceil_mode: bool = False,
-        **place: Unpack[Place],
-    ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
     def flops(self, height: int, width: int) -> int:
         length = self.kernel_size[0] * self.kernel_size[1]

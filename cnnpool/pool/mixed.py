@@ -29,28 +29,16 @@ def mixed_pool2d(
 ) -> Tensor:
     """mix * max + (1 - mix) * average of every window (Lee 2016, arXiv:1509.08985).
 
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
+    summed in float32.
+
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         mix: share of max, in [0, 1], or a tensor that fits (N, C, H', W').
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if mix or another number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import mixed_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> mixed_pool2d(x, 2)
-        tensor([[[[3.2500]]]])
-        >>> mixed_pool2d(x, 2, mix=0.8)
-        tensor([[[[3.7000]]]])
+        >>> mixed_pool2d(x, 2), mixed_pool2d(x, 2, mix=0.8)
+        (tensor([[[[3.2500]]]]), tensor([[[[3.7000]]]]))
     """
     if not isinstance(mix, Tensor) and not 0 <= mix <= 1:
         raise ValueError(f"mix must be in [0, 1], got {mix}")
@@ -69,29 +57,14 @@ class MixedPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         mix: share of max, in [0, 1], or where it starts when learnable.
-        learnable: learn the share.
-        per: with learnable, one share for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MixedPool2d
-        >>> MixedPool2d(3, mix=0.9, per="channel")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "a max_i x_i + (1 - a) mean_i x_i"
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    cell_flops = 2
 
     def __init__(
         self,
@@ -109,9 +82,6 @@ class MixedPool2d(WindowPool2d):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 2 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -12,28 +12,13 @@ from cnnpool.pool.base import Place, Pool2d, checked
 class NoPool2d(Pool2d):
     """Keep the resolution and let later convolutions be dilated by ``stride``: y = x (Yu & Koltun 2016).
 
-    ``dilates`` tells the backbone by how much. With subsampling in its place every convolution would see
-    each ``stride``-th pixel; dilated, it sees the same pixels at every offset, so the dense output,
-    subsampled, is the output of the strided net (zero padding included). Exactly shift-equivariant, at
-    ``stride`` squared times the cost of every later layer.
-
-    Returns its input itself, as torch.nn.Identity does.
+    ``dilates`` tells the backbone by how much. With subsampling in its place every convolution would see each
+    ``stride``-th pixel; dilated, it sees the same pixels at every offset, so the dense output, subsampled, is
+    the output of the strided net (zero padding included). Exactly shift-equivariant, at ``stride`` squared
+    times the cost of every later layer. Returns its input itself, as torch.nn.Identity does.
 
     Args:
-        channels: C of the input; accepted for the common signature.
         stride: the dilation in place of downsampling, >= 1, the same along both axes.
-
-    Raises:
-        ValueError: if stride is below 1.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import NoPool2d
-        >>> pool = NoPool2d(3)
-        >>> pool(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 8, 8])
-        >>> pool.dilates
-        2
     """
 
     formula = "x"

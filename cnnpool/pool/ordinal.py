@@ -23,28 +23,17 @@ def ordinal_pool2d(
 ) -> Tensor:
     """Weighted sum of every window's cells by rank, sum_r w_r x_(r), x_(1) the largest (Kumar 2018).
 
-    One-hot weights give max, median or min, equal ones the average. The gradient w_r goes to the cell of
-    rank r; equal cells are ranked in a fixed order.
+    One-hot weights give max, median or min, equal ones the average; equal cells are ranked in a fixed order.
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
+    summed in float32.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
-        weight: by falling rank, (C, kh*kw), or (1, kh*kw) for all channels.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; m cells inside the map take the first m weights.
-        ceil_mode: let the last window overhang.
+        weight: by falling rank, (C, kh*kw), or (1, kh*kw) for all channels; m cells inside the map take the
+            first m.
         normalise: divide the weights of such a window by their sum, which must not be 0, and multiply by
             the sum of all, so that borders keep the scale.
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if ``weight`` does not fit, a number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import ordinal_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
         >>> ordinal_pool2d(x, torch.tensor([[0.5, 0.5, 0.0, 0.0]]), 2)  # mean of the two largest
         tensor([[[[3.5000]]]])
@@ -77,22 +66,7 @@ class OrdinalPool2d(WindowPool2d):
     softmax weights are scaled to sum to one (free weights are not).
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         weights: softmax or free.
-        per: one set of weights for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import OrdinalPool2d
-        >>> OrdinalPool2d(3, weights="free")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_r w_r x_(r), x_(1) >= x_(2) >= ..."

@@ -19,19 +19,9 @@ class PatchConv2d(Pool2d):
     Edges: no padding; rows and columns that do not fill a patch are dropped, H' = floor(H/s).
 
     Args:
-        channels: C of input and output.
         stride: side of a patch, >= 1, or (vertical, horizontal).
         norm: none; batch, after the convolution (which then has no bias); or layer, over the channels of each
             pixel before it, as in ConvNeXt's downsampling (Liu 2022, arXiv:2201.03545).
-
-    Raises:
-        ValueError: if stride is below 1, or the map is smaller than a patch.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import PatchConv2d
-        >>> PatchConv2d(3, stride=4, norm="layer")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 2, 2])
     """
 
     formula = "sum_i w_i x_i + b, windows side by side"

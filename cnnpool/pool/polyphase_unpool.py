@@ -27,7 +27,7 @@ def polyphase_unpool2d(
     long as the strides divide its sizes (arXiv:2105.04040).
 
     Args:
-        x: (N, C, H', W'), any floating dtype.
+        x: (N, C, H', W'), any floating dtype, which the result keeps with its memory format.
         phase: result of the paired operator's ``choose``: whole numbers, (N,); or weights, floating, (N, P)
             or (N, P, C), by which each phase gets its share, as ``lps`` mixes phases in training.
         stride: of the sampling, >= 1, or (vertical, horizontal).
@@ -35,15 +35,7 @@ def polyphase_unpool2d(
             by the product of the strides, so that a constant map stays constant.
         output_size: (H, W), ceil(H/s) = H'; None for s H', s W'.
 
-    Returns:
-        (N, C, H, W), same dtype and memory format as ``x``.
-
-    Raises:
-        ValueError: if ``x`` is not a batch of maps, a number is out of range, or a phase or size is wrong.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import aps_pool2d, polyphase_unpool2d
         >>> y, phase = aps_pool2d(torch.tensor([[[[1.0, 2.0], [4.0, 3.0]]]]))
         >>> polyphase_unpool2d(y, phase)
         tensor([[[[0., 0.],

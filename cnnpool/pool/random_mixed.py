@@ -17,38 +17,22 @@ class RandomMixedPool2d(WindowPool2d):
     """Training: max or average pooling, drawn for every sample; eval: mixed by frequency (Yu 2014).
 
     Gradient in training: that of the pooling that was drawn. The number of draws and the number of those for
-    max, except within ``torch.func``, are in the buffers ``draws`` and ``max_draws``. Eval
-    mode uses the frequency: ``expected`` mixes by it, ``majority`` takes the more frequent of the two (max on
-    a tie). Without any training step the frequency is ``probability``.
+    max, except within ``torch.func``, are in the buffers ``draws`` and ``max_draws``; without any, their
+    frequency is ``probability``.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         probability: of max, in [0, 1].
         per: one draw per sample for all channels (layer), or one per sample and channel.
-        evaluate: expected or majority.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import RandomMixedPool2d
-        >>> pool = RandomMixedPool2d(3, per="layer")
-        >>> _ = pool(torch.rand(16, 3, 8, 8))
-        >>> int(pool.draws)
-        16
+        evaluate: expected (mix by the frequency) or majority (the more frequent of the two, max on a tie).
     """
 
     formula = "max_i x_i or mean_i x_i, each with probability 1/2"
     paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
     shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    cell_flops = 2
     random = True
 
     draws: Tensor
@@ -74,9 +58,6 @@ class RandomMixedPool2d(WindowPool2d):
         for name, shape in (("draws", ()), ("max_draws", (repeats(per, channels),))):
             counts = torch.zeros(shape, dtype=torch.int64, device=place.get("device"))
             self.register_buffer(name, counts)
-
-    def flops(self, height: int, width: int) -> int:
-        return 2 * self.count_cells(height, width)
 
     def frequency(self) -> Tensor:
         """Share of max among the draws so far, (C,) or (1,), in [0, 1]."""

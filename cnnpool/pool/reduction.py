@@ -17,31 +17,15 @@ class ReductionBlock2d(Pool2d):
 
     The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
     of all C. Departs from the paper, whose pooling branch keeps all C channels, so that its output is wider
-    than the input; here C stays, as in every other operator. With one channel there is only the convolution.
-    The gradient is that of the strided convolution (an input is covered 1, 2 or 4 times), plus the winners'.
+    than the input. With one channel there is only the convolution. The gradient is that of the strided
+    convolution (an input is covered 1, 2 or 4 times), plus the winners'.
 
     Edges: by default both branches pad (kernel - 1)//2, the convolution with zeros and the maximum with cells
-    that never win, so that an even H becomes H/2 (the paper pads nothing). With another ``padding_mode``
-    both see the map's own values past the edges; circular makes the operator commute exactly with circular
-    shifts by the stride.
+    that never win (the paper pads nothing). With another ``padding_mode`` both see the map's own values past
+    the edges; circular makes the operator commute exactly with circular shifts by the stride.
 
     Args:
-        channels: C of input and output.
-        kernel_size: window of both branches, >= 1, or (vertical, horizontal).
-        stride: of both branches, >= 1, or (vertical, horizontal).
         padding: of both branches, 0..kernel/2; null for (kernel - 1)//2.
-        padding_mode: of both branches, zeros, reflect, replicate or circular.
-        norm: none or batch (then the convolution has no bias), of the convolution.
-        activation: none, relu, gelu or silu, of the convolution.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import ReductionBlock2d
-        >>> ReductionBlock2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "[max_i x_i, act(norm(sum_i w_i x_i + b))]"

@@ -23,19 +23,9 @@ class Resize2d(Pool2d):
     Edges: H' = floor(H/s), and the scale is then H/H', so no row is dropped.
 
     Args:
-        channels: C of the input; accepted for the common signature.
         stride: H is divided by it, >= 1, or (vertical, horizontal).
         mode: bilinear or bicubic.
         antialias: widen the kernel.
-
-    Raises:
-        ValueError: if stride is below 1, or above H or W.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import Resize2d
-        >>> Resize2d(3, mode="bicubic")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i w_i x_i, w a triangle of half-width s, normalised inside the map"

@@ -28,19 +28,9 @@ class S3Pool2d(Pool2d):
     last grid that is cut off by the edge keeps rows in the same proportion.
 
     Args:
-        channels: C of the input.
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
         stride: s, >= 1, or (vertical, horizontal).
         grid: g, a multiple of the stride, or (vertical, horizontal); null for the stride.
-
-    Raises:
-        ValueError: if a number is out of range, or the map is smaller than the stride.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import S3Pool2d
-        >>> S3Pool2d(3, grid=4)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "max_i x_i at random rows and columns of each grid in training, its mean over s x s in eval"

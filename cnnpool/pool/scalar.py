@@ -33,11 +33,7 @@ class Scalar(nn.Module):
 
 
 class Positive(Scalar):
-    """A number above ``above``: the value itself when fixed, else above + softplus(raw), (copies, 1, 1).
-
-    Raises:
-        ValueError: if ``value`` is learnable, and not a finite number above ``above``.
-    """
+    """A number above ``above``: the value itself when fixed, else above + softplus(raw), (copies, 1, 1)."""
 
     def __init__(
         self,
@@ -63,11 +59,7 @@ class Positive(Scalar):
 
 
 class Fraction(Scalar):
-    """A number in [0, 1]: the value itself when fixed, else sigmoid(raw) in its ``shape``.
-
-    Raises:
-        ValueError: if ``value`` is 0 or 1 and learnable: an end has no gradient.
-    """
+    """A number in [0, 1]: the value itself when fixed, else sigmoid(raw) in its ``shape``."""
 
     def __init__(
         self, name: str, value: float, shape: tuple[int, ...], *, learnable: bool, **place: Unpack[Place]

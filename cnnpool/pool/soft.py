@@ -27,32 +27,17 @@ def soft_pool2d(
 ) -> Tensor:
     """Average of every window weighted by softmax(beta x): average as beta -> 0, max as beta -> infinity.
 
-    The gradient w_i (1 + beta (x_i - y)) flows through the weights too, and is negative for cells far below
-    the output. A window whose maximum is infinite gives that maximum, with gradient 0; -inf beside a finite
-    cell has no weight.
+    A window whose maximum is infinite gives that maximum, with gradient 0; -inf beside a finite cell has no
+    weight. Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half
+    precision is summed in float32.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
         beta: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).
 
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if beta or another number is out of range, or no window fits.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import soft_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> soft_pool2d(x, 2)
-        tensor([[[[3.4927]]]])
-        >>> soft_pool2d(x, 2, beta=100)
-        tensor([[[[4.]]]])
+        >>> soft_pool2d(x, 2), soft_pool2d(x, 2, beta=100)
+        (tensor([[[[3.4927]]]]), tensor([[[[4.]]]]))
     """
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
@@ -82,29 +67,14 @@ class SoftPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         beta: sharpness, finite and > 0, or where it starts when learnable.
-        learnable: learn beta.
-        per: with learnable, one beta for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import SoftPool2d
-        >>> SoftPool2d(3, kernel_size=3, padding=1)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i e^(beta x_i) x_i / sum_i e^(beta x_i)"
     paper = "Stergiou 2021, arXiv:2101.00440"
     shift = "commutes with shifts by multiples of the stride; larger beta aliases more, like max"
     gradient = "dense"
+    cell_flops = 5
 
     def __init__(
         self,
@@ -122,9 +92,6 @@ class SoftPool2d(WindowPool2d):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 5 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.autograd import Function
 from cnnpool.pool.autograd.kernels import EXPECTED, MaxKernels, Mean, MultinomialKernels
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.autograd.routing import Route, scatter
-from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import PlainWindowPool2d
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.internals import is_exported
@@ -33,30 +33,14 @@ def stochastic_pool2d(
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
     x is replaced by r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window without
-    positive values gives 0. A window with infinity or NaN gives that value, without gradient.
+    positive values gives 0. A window with infinity or NaN gives that value, without gradient. Maps, windows
+    and errors as in ``avg_pool2d``; cells outside the map are never drawn, sums are kept in float32 at least.
 
     Args:
-        x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
-        padding: cells around the map that are never drawn, at most half of the kernel.
-        ceil_mode: keep the last window even if it overhangs the edge.
         training: draw from torch's generator of x's device; else return the expectation sum p_i r_i.
 
-    Returns:
-        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import stochastic_pool2d
-        >>> x = torch.tensor([[[[0.0, 0.0], [0.0, 4.0]]]])
-        >>> stochastic_pool2d(x, 2)  # the one positive value
-        tensor([[[[4.]]]])
-        >>> x = torch.tensor([[[[1.0, 1.0], [1.0, 5.0]]]])
-        >>> stochastic_pool2d(x, 2, training=False)
+        >>> stochastic_pool2d(torch.tensor([[[[1.0, 1.0], [1.0, 5.0]]]]), 2, training=False)
         tensor([[[[3.5000]]]])
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
@@ -145,33 +129,15 @@ def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:
     return drawn
 
 
-@checked
-class StochasticPool2d(WindowPool2d):
+class StochasticPool2d(PlainWindowPool2d):
     """Training: draw one value of each window, p_i = x_i / sum x; eval: sum p_i x_i (Zeiler & Fergus 2013).
 
-    By ``stochastic_pool2d``, which takes max(x, 0) for x: meant to follow a ReLU. Eval mode is the weighted
-    mean of the paper, which lies between the mean and the maximum. Gradient in training: 1 at the
-    value drawn, 0 elsewhere. In eval mode: (2 x_i - y) / sum x, negative for small x_i, and 0 for negative
-    x_i. A window of zeros gives 0, and its gradient to its first cell (training) or to none.
+    By ``stochastic_pool2d``, which takes max(x, 0) for x: meant to follow a ReLU; windows are 3 x 3 in the
+    paper. Gradient in training: 1 at the value drawn, 0 elsewhere. In eval mode: (2 x_i - y) / sum x,
+    negative for small x_i, and 0 for negative x_i. A window of zeros gives 0, and its gradient to its first
+    cell (training) or to none.
 
     Edges: torch's size formula; cells in the padding or the overhang are never drawn.
-
-    Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal); 3 in the paper.
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import StochasticPool2d
-        >>> pool = StochasticPool2d(1).eval()
-        >>> pool(torch.tensor([[[[1.0, 1.0], [1.0, 5.0]]]]))
-        tensor([[[[3.5000]]]])
     """
 
     formula = "x_i with probability x_i / sum_j x_j in training, sum_i x_i^2 / sum_j x_j in eval (x >= 0)"
@@ -179,18 +145,6 @@ class StochasticPool2d(WindowPool2d):
     shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "sparse"
     random = True
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Cells = 2,
-        stride: Size = 2,
-        padding: Padding = 0,
-        ceil_mode: bool = False,
-        **place: Unpack[Place],
-    ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 4 * self.count_cells(height, width) + self.count_outputs(height, width)

@@ -30,22 +30,8 @@ class StridedConv2d(Pool2d):
     kernels 2 and 3.
 
     Args:
-        channels: C of input and output.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
         padding: pixels on every side, >= 0; null for (kernel - 1)//2.
         padding_mode: their values: zeros, reflect, replicate or circular.
-        norm: none or batch (then the convolution has no bias).
-        activation: none, relu, gelu or silu.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import StridedConv2d
-        >>> StridedConv2d(3, kernel_size=3, norm="batch")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(sum_i w_i x_i + b))"

@@ -8,25 +8,11 @@ from cnnpool.pool.base import CellPool2d
 class Subsample2d(CellPool2d):
     """Keep the top left pixel of every ``stride`` x ``stride`` cell: y = x[::s, ::s].
 
-    After a convolution of stride 1 this is the same function as a convolution of stride s, so it is the
-    paper form of a strided network (Springenberg 2015, Strided-CNN; He 2016, first block of a stage). The
-    gradient goes only to the kept pixels, 1/s^2 of all.
+    After a convolution of stride 1 this is the same function as a convolution of stride s, so it is the paper
+    form of a strided network (Springenberg 2015, Strided-CNN; He 2016, first block of a stage). The gradient
+    goes only to the kept pixels, 1/s^2 of all.
 
     Edges: an odd size keeps its last row and column, H' = ceil(H/s).
-
-    Args:
-        channels: C of the input; accepted for the common signature.
-        stride: pixels per output pixel, >= 1, or (vertical, horizontal).
-
-    Raises:
-        ValueError: if stride is below 1.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import Subsample2d
-        >>> Subsample2d(1)(torch.arange(16.0).view(1, 1, 4, 4))
-        tensor([[[[ 0.,  2.],
-                  [ 8., 10.]]]])
     """
 
     formula = "x[0, 0] of each s x s cell"

@@ -18,25 +18,10 @@ def sum_pool2d(
 ) -> Tensor:
     """Sum of each window: ``avg_pool2d`` without the division.
 
-    Args:
-        x: (N, C, H, W) or (C, H, W), floating or int64.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
-        padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window even if it overhangs the edge.
-
-    Returns:
-        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
-
-    Raises:
-        ValueError: for a number out of range, an output that would be empty, or a quantized ``x``, whose
-            range sums would exceed.
+    Maps, windows and errors as there; a quantized map, whose range sums would exceed, is refused.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import sum_pool2d
-        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
-        >>> sum_pool2d(x, 2)
+        >>> sum_pool2d(torch.arange(16.0).view(1, 1, 4, 4), 2)
         tensor([[[[10., 18.],
                   [42., 50.]]]])
     """
@@ -52,23 +37,6 @@ class SumPool2d(WindowPool2d):
     does the gradient: a following layer needs k^2 times smaller weights than after an average.
 
     Edges: padding is zeros; rows and columns after the last whole window count only with ``ceil_mode``.
-
-    Args:
-        channels: C of the input; accepted for the common signature.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window even if it overhangs the edge.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import SumPool2d
-        >>> SumPool2d(3)(torch.ones(1, 3, 4, 4))[0, 0]
-        tensor([[4., 4.],
-                [4., 4.]])
     """
 
     formula = "sum_i x_i"

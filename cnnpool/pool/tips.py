@@ -27,19 +27,7 @@ class TipsPool2d(PolyphasePool2d):
     circularly.
 
     Args:
-        channels: C of the input.
-        stride: >= 1, or (vertical, horizontal).
         kernel_size: of the convolution, odd, or (vertical, horizontal).
-        filter_size: taps of a circular binomial blur of the output, >= 1.
-
-    Raises:
-        ValueError: if a number is out of range, or kernel_size is even.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import TipsPool2d
-        >>> TipsPool2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_k t_k x_k over the s x s phases x_k, t_k = softmax_k(w mean relu(conv(x))_k), w learnt"

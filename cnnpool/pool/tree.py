@@ -24,25 +24,15 @@ def tree_pool2d(
 ) -> Tensor:
     """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
 
+    Maps, windows and errors as in ``avg_pool2d``; zeros stand outside the map, and half precision is summed
+    in float32.
+
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |leaf x| and |gate x| over a
-            window finite; half precision is summed in float32.
+        x: maps whose sums of |leaf x| and |gate x| over a window are finite.
         leaves: filters v, (M, C or 1, kh*kw), M a power of two: a leaf is v . x.
         gates: gate masks, (M - 1, C or 1, kh*kw), the root first, then level by level from the left.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``, filled with zeros.
-        ceil_mode: let the last window overhang (into zeros).
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if leaves or gates do not fit, a number is out of range, or no window fits.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import tree_pool2d
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
         >>> leaves = torch.stack([torch.full((1, 4), 0.25), torch.ones(1, 4)])
         >>> tree_pool2d(x, leaves, torch.zeros(1, 1, 4), 2)  # half the average, half the sum
@@ -74,22 +64,7 @@ class TreePool2d(WindowPool2d):
     Edges: torch's size formula, zero padding (a filter that is not an average cannot be renormalised).
 
     Args:
-        channels: C of the input.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
-        padding: at most half of ``kernel_size``.
-        ceil_mode: let the last window overhang.
         levels: of the tree, 1 to 8.
-        per: one tree for the layer or one per channel.
-
-    Raises:
-        ValueError: if a number is out of range, or the output would be empty.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import TreePool2d
-        >>> TreePool2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "g v_1.x + (1 - g) v_2.x, g = sigmoid(w.x), at every node"
@@ -112,11 +87,8 @@ class TreePool2d(WindowPool2d):
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
-        size, width, copies = (
-            self.kernel_size[0] * self.kernel_size[1],
-            2 ** (levels - 1),
-            repeats(per, channels),
-        )
+        size, width = self.kernel_size[0] * self.kernel_size[1], 2 ** (levels - 1)
+        copies = repeats(per, channels)
         self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size, **place)) / size)
         self.gates = nn.Parameter(torch.zeros(width - 1, copies, size, **place))
 

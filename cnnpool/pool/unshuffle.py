@@ -17,26 +17,12 @@ from cnnpool.pool.window import IntPair, is_channels_last, pair
 def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Every s x s cell of pixels becomes s^2 channels (Shi 2016), as ``torch.nn.functional.pixel_unshuffle``.
 
-    Also supports cells that are not square, and keeps the memory format of ``x``.
-
-    Args:
-        x: (N, C, H, W), any dtype.
-        stride: s, >= 1, or (vertical, horizontal); divides H and W.
-
-    Returns:
-        (N, C sh sw, H/sh, W/sw): channel (c sh + i) sw + j holds x[c, i::sh, j::sw], torch's order.
-
-    Raises:
-        ValueError: if the stride is below 1 or does not divide the size.
+    (N, C, H, W) of any dtype -> (N, C sh sw, H/sh, W/sw), in its memory format, by a stride >= 1 that divides
+    H and W, or (vertical, horizontal): channel (c sh + i) sw + j holds x[c, i::sh, j::sw], torch's order.
 
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import pixel_unshuffle2d
-        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> pixel_unshuffle2d(x, 2).flatten()
+        >>> pixel_unshuffle2d(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 2).flatten()
         tensor([1., 2., 3., 4.])
-        >>> pixel_unshuffle2d(x, (1, 2)).shape
-        torch.Size([1, 2, 2, 1])
     """
     sh, sw = pair(stride, "stride", least=1)
     samples, channels, height, width = x.shape
@@ -58,32 +44,18 @@ class UnshuffleConv2d(CellPool2d):
     No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
     kernel = stride (``patchify``); larger kernels look at the neighbouring cells too. The gradient reaches
     every input through the s^2 C columns of W: dense. ``norm=layer`` is Swin's patch merging (Liu 2021,
-    arXiv:2103.14030), with as many channels after as before: layer normalisation of the s^2 C channels of a
-    cell, then the convolution without bias; ``order=cell`` orders the channels as Swin does.
+    arXiv:2103.14030), with as many channels after as before; ``order=cell`` orders the channels as Swin does.
 
     Edges: H' = ceil(H/s), the last cells are filled up with zeros (the paper needs sizes that the stride
     divides: ``ragged: refuse``); the convolution pads zeros.
 
     Args:
-        channels: C of input and output.
         kernel_size: of the convolution, odd, or (vertical, horizontal).
-        stride: >= 1, or (vertical, horizontal).
         ragged: treatment of a size that the stride does not divide: pad or refuse.
         order: of the s^2 C channels: channel (the pixels of a channel side by side, row by row, as in torch's
-            pixel unshuffling) or cell (the channels of a pixel side by side, the pixels column by
-            column).
+            pixel unshuffling) or cell (the channels of a pixel side by side, the pixels column by column).
         norm: none; batch, after the convolution; or layer, over the s^2 C channels of each cell before it.
             With either the convolution has no bias.
-        activation: none, relu, gelu or silu.
-
-    Raises:
-        ValueError: if a number is out of range, kernel_size is even, or a size is refused.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import UnshuffleConv2d
-        >>> UnshuffleConv2d(3)(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(sum_i w_i x_i + b)), cells side by side"

@@ -21,19 +21,13 @@ Edges = Literal["circular", "symmetric"]
 def wavelet_bank(order: int) -> Tensor:
     """The four 2-D filters of Daubechies' wavelet: low-low, high-low, low-high, high-high (rows first).
 
-    Returns:
-        (4, 1, 2 order, 2 order), float64, in the order in which correlation takes them.
-
-    Raises:
-        ValueError: if ``order`` is not 1 to 10.
+    (4, 1, 2 order, 2 order), float64, in the order in which correlation takes them, for an ``order`` of 1 to
+    10.
 
     Example:
-        >>> from cnnpool.pool import wavelet_bank
         >>> wavelet_bank(1)[0]  # Haar's low-pass filter
         tensor([[[0.5000, 0.5000],
                  [0.5000, 0.5000]]], dtype=torch.float64)
-        >>> wavelet_bank(2).shape
-        torch.Size([4, 1, 4, 4])
     """
     if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= HIGHEST_ORDER:
         raise ValueError(f"order must be a whole number from 1 to {HIGHEST_ORDER}, got {order!r}")
@@ -90,16 +84,8 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
         edges: circular (opposite edges meet; an odd size first repeats its last pixel) or symmetric (the map
             is mirrored, its last pixel repeated).
 
-    Returns:
-        (N, C B, ceil(H/2), ceil(W/2)), the bands of a channel side by side, same dtype as ``x``.
-
-    Raises:
-        ValueError: if ``x`` is not a map, or ``edges`` is unknown.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import wavelet_bands2d, wavelet_bank
-        >>> wavelet_bands2d(torch.rand(1, 3, 8, 8), wavelet_bank(2)).shape  # four bands of each channel
+        >>> wavelet_bands2d(torch.rand(1, 3, 8, 8), wavelet_bank(2)).shape  # four bands side by side
         torch.Size([1, 12, 4, 4])
     """
     check_batch(x, "wavelet_bands2d")
@@ -133,20 +119,10 @@ class WaveletPool2d(CellPool2d):
     Edges: H' = ceil(H/2), by ``wavelet_bands2d``: opposite edges meet, or the map is mirrored.
 
     Args:
-        channels: C of input and output.
         stride: 2, that of the transform.
         order: vanishing moments, 1 to 10.
         bands: ll (the low-pass band) or all.
         edges: circular or symmetric.
-
-    Raises:
-        ValueError: if stride is not 2, or an option is out of range.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import WaveletPool2d
-        >>> WaveletPool2d(3, order=2, bands="all")(torch.rand(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_ij h_i h_j x_ij, h Daubechies' low-pass filter"

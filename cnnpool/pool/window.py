@@ -18,13 +18,11 @@ _NO_STRIDE: tuple[Any, ...] = ((), [])
 
 
 def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
-    """(vertical, horizontal) from one number or two.
-
-    Raises:
-        ValueError: if a number is below ``least``.
-    """
+    """(vertical, horizontal) from one number or two, or a ValueError if one is below ``least``."""
     whole = int, torch.SymInt
     both = (value, value) if isinstance(value, whole) else tuple(value)
+    # A sequence of one stands for both axes, as in torch.
+    both = both * 2 if len(both) == 1 else both
     if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, whole) or v < least for v in both):
         raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
     return both
@@ -104,24 +102,15 @@ def window_of(
     dilation: IntPair = 1,
     ceil_mode: bool = False,
 ) -> Window:
-    """The checked window; ``stride=None`` means the kernel's size.
-
-    Raises:
-        ValueError: if a number is out of range, or the padding exceeds half the kernel.
+    """The window, ``stride=None`` meaning the kernel's size, or a ValueError for a number out of range or a
+    padding of more than half the kernel.
     """
-    kernel = _pair(kernel_size, "kernel_size", 1)
-    pads = _pair(padding, "padding", 0)
+    kernel = pair(kernel_size, "kernel_size", least=1)
+    pads = pair(padding, "padding", least=0)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
         raise ValueError(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
-    steps = kernel if stride is None or stride in _NO_STRIDE else _pair(stride, "stride", 1)
-    return Window(kernel, steps, pads, _pair(dilation, "dilation", 1), bool(ceil_mode))
-
-
-def _pair(value: IntPair, name: str, least: int) -> tuple[int, int]:
-    # A sequence of one stands for both axes, as in torch.
-    if not isinstance(value, int) and len(value) == 1:
-        value = value[0]
-    return pair(value, name, least=least)
+    steps = kernel if stride is None or stride in _NO_STRIDE else pair(stride, "stride", least=1)
+    return Window(kernel, steps, pads, pair(dilation, "dilation", least=1), bool(ceil_mode))
 
 
 def cached(check: Callable[..., T]) -> Callable[..., T]:
@@ -144,11 +133,7 @@ def cached(check: Callable[..., T]) -> Callable[..., T]:
 
 
 def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
-    """Raise if ``window`` gives no output on a map of this ``shape``.
-
-    Raises:
-        ValueError: unless ``shape`` is (C, H, W) or (N, C, H, W), with C, H, W and the output not empty.
-    """
+    """Raise a ValueError unless ``shape`` is (C, H, W) or (N, C, H, W), with no empty C, H, W or output."""
     if len(shape) not in (3, 4):
         raise ValueError(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(shape)}")
     height, width = shape[-2:]
@@ -162,11 +147,7 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
 
 
 def check_batch(x: Tensor, operator: str) -> None:
-    """Raise unless ``x`` is a non-empty floating-point (N, C, H, W) tensor.
-
-    Raises:
-        ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
-    """
+    """Raise a ValueError unless ``x`` is (N, C, H, W), floating, with no empty C, H or W."""
     if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
         raise ValueError(
             f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
@@ -176,11 +157,7 @@ def check_batch(x: Tensor, operator: str) -> None:
 def window_on(
     x: Tensor, kernel_size: IntPair, stride: IntPair | None, padding: IntPair, ceil_mode: bool
 ) -> Window:
-    """The window that pools ``x``, checked as by ``window_of`` and ``check_map``.
-
-    Raises:
-        ValueError: if a number is out of range, ``x`` is not a floating-point map, or no window fits.
-    """
+    """The window that pools the floating-point ``x``, checked as by ``window_of`` and ``check_map``."""
     check_floating(x)
     return _window_on(x.shape, kernel_size, stride, padding, ceil_mode)
 
@@ -195,11 +172,7 @@ def _window_on(
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in the dtype of sums: float32 for half precision, else its own.
-
-    Raises:
-        ValueError: if ``x`` is not of a floating dtype.
-    """
+    """``x``, floating, in the dtype of sums: float32 for half precision, else its own."""
     check_floating(x)
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
@@ -210,21 +183,13 @@ def wide_of(x: Tensor) -> torch.dtype:
 
 
 def check_floating(x: Tensor) -> None:
-    """Raise unless ``x`` is floating-point.
-
-    Raises:
-        ValueError: if ``x`` is not of a floating dtype.
-    """
+    """Raise a ValueError unless ``x`` is floating-point."""
     if not x.is_floating_point():
         raise ValueError(f"pooling takes floating-point maps, got {x.dtype}")
 
 
 def refuse_quantized(x: Tensor, operator: str) -> None:
-    """Raise if ``x`` is quantized.
-
-    Raises:
-        ValueError: if ``x`` is quantized.
-    """
+    """Raise a ValueError if ``x`` is quantized."""
     if x.is_quantized:
         raise ValueError(f"{operator} takes no quantized map, got {x.dtype}: call x.dequantize() first")
 

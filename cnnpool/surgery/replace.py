@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
 from cnnpool.pool import OPERATORS
-from cnnpool.pool.sequence import ROWS
+from cnnpool.pool.axes import ROWS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import Order, new_downsampling, new_head
 from cnnpool.surgery.trace import (

@@ -15,10 +15,10 @@ KINDS = {
     "Mean and maximum of a window": "max avg sum adaptive_max adaptive_avg",
     "Between mean and maximum": "mixed random_mixed gated tree lp gem logsumexp soft ada dpp lip",
     "Order and chance": "median ordinal stochastic s3 fractional_max",
-    "Blurs and wavelets": "blur max_blur adaptive_blur kaiser resize haar wavelet hwd lift",
+    "Blurs and wavelets": "blur max_blur adaptive_blur resize haar wavelet lift",
     "In the frequency domain": "ideal_lowpass spectral diffstride flc asap",
     "Every second pixel, or all phases": "subsample aps max_aps lps tips unshuffle none",
-    "Convolutions": "strided depthwise patchify conv_blur avg_conv conv_pool reduction adown scdown",
+    "Convolutions": "strided depthwise patchify conv_blur avg_conv conv_pool reduction",
 }
 """Kind of operator -> names."""
 INTRODUCTION = f"""\

@@ -23,7 +23,7 @@ def options(operator):
 @pytest.mark.slow
 def test_a_published_network_cut_within_an_epoch_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     kept, whole, cut = Checkpoints.on_train_batch_end, tmp_path / "whole", tmp_path / "cut"
-    _, net = runs.run(whole, **options("scdown"))
+    _, net = runs.run(whole, **options("strided"))
 
     def power_cut(self, trainer, module, *rest):
         kept(self, trainer, module, *rest)
@@ -32,8 +32,8 @@ def test_a_published_network_cut_within_an_epoch_goes_on_to_the_same_bits(runs, 
 
     with monkeypatch.context() as failing, pytest.raises(RuntimeError, match="power cut"):
         failing.setattr(Checkpoints, "on_train_batch_end", power_cut)
-        runs.run(cut, **options("scdown"))
-    _, again = runs.run(cut, **options("scdown"))
+        runs.run(cut, **options("strided"))
+    _, again = runs.run(cut, **options("strided"))
     assert runs.same(net, again)
     assert runs.metrics(whole) == runs.metrics(cut)
     assert runs.results(whole) == runs.results(cut)

@@ -400,7 +400,6 @@ def test_an_option_that_all_swept_choices_have_is_given_once(tmp_path, monkeypat
 
 CONVOLVING = (
     "strided", "conv_blur", "conv_pool", "depthwise", "patchify", "avg_conv", "reduction", "unshuffle",
-    "adown", "scdown", "hwd",
 )  # fmt: skip
 
 

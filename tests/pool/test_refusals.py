@@ -16,7 +16,7 @@ from cnnpool.pool.scalar import Fraction, Positive
 SMALL, FOUR, INTEGERS = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 4, 4).long()
 MAPS = torch.zeros(2, 3, 4, 4)
 WHOLE_PADDING = {"kernel_size": 2, "stride": 1, "padding": 1, "dilation": 2}
-LEAVES = torch.zeros(3, 1, 4)
+LEAVES, PHASE = torch.zeros(3, 1, 4), torch.tensor([0])
 
 
 def unpool(index, **options):
@@ -51,8 +51,6 @@ REFUSED = [
     (lambda: pool.dpp_pool2d(SMALL, 1.0, 1.0, 2, form="odd"), "form"),
     (lambda: pool.dpp_pool2d(SMALL, 1.0, 1.0, 2, eps=0.0), "eps"),
     (lambda: pool.gem_pool2d(SMALL, 2, p=-1.0), "must be above 0"),
-    (lambda: pool.kaiser_pool2d(FOUR, cutoff=0), "cutoff must be above 0"),
-    (lambda: pool.kaiser_pool2d(FOUR, width=math.nan), "width must be above 0"),
     (lambda: pool.logsumexp_pool2d(SMALL, 2, r=math.inf), "r must be finite and above 0"),
     (lambda: pool.lp_pool2d(SMALL, 0, 2), "norm_type"),
     (lambda: pool.max_blur_pool2d(FOUR, ties="any"), "ties must be"),
@@ -86,6 +84,11 @@ REFUSED = [
     (lambda: unpool([[[[0.0]]]]), "integers"),
     (lambda: unpool([[[[0]]]], output_size=(4, 2)), "less than a stride"),
     (lambda: unpool([[[[0]]]], padding=2), "padding"),
+    (lambda: pool.polyphase_unpool2d(MAPS[0], PHASE), r"takes floating-point \(N, C, H, W\)"),
+    (lambda: pool.polyphase_unpool2d(MAPS, PHASE), r"phase must be \(2,\), got \(1,\)"),
+    (lambda: pool.polyphase_unpool2d(MAPS, torch.ones(2, 3)), r"phase must be \(2, 4\) or \(2, 4, 3\), got"),
+    (lambda: pool.polyphase_unpool2d(SMALL, PHASE, output_size=(4, 2)), r"output_size=\(4, 2\) is not"),
+    (lambda: pool.polyphase_unpool2d(SMALL, PHASE, 0), "stride"),
     # Maps of a wrong kind, or too small.
     (lambda: pool.avg_pool2d(torch.zeros(4, 4), 2), "takes"),
     (lambda: pool.avg_pool2d(torch.zeros(1, 1, 1, 3), 2), "1x3 map"),

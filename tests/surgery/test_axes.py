@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import cnnpool
-from cnnpool.pool import AvgPool3d, BlurPool2d, MaxPool3d, Pool1d, Pool3d
+from cnnpool.pool import AvgPool2d, BlurPool2d, MaxPool2d, Pool1d, Pool3d
 from cnnpool.surgery.stages import stages_of
 
 
@@ -121,7 +121,9 @@ def test_maxima_and_means_of_volumes_are_torchs():
     windows = [(2, 2, 0), (3, 2, 1), ((1, 2, 2), None, 0), ((2, 3, 4), (2, 1, 3), (1, 1, 2))]
     for window, ceil_mode in itertools.product(windows, (False, True)):
         theirs = nn.MaxPool3d(*window, ceil_mode=ceil_mode)
-        ours = MaxPool3d.like(theirs)
+        options = {"kernel_size": window[0], "stride": window[1] or window[0], "padding": window[2]}
+        options["ceil_mode"] = ceil_mode
+        ours = Pool3d(MaxPool2d, 3, **options)
         expected, y = theirs(x), ours(x)
         assert torch.equal(y, expected) and torch.equal(ours(x[0]), expected[0])
         assert ours.output_size(6, 7, 9) == y.shape[2:]
@@ -130,7 +132,9 @@ def test_maxima_and_means_of_volumes_are_torchs():
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-14)
         for rest in itertools.product((True, False), (None, 5)):
             theirs = nn.AvgPool3d(*window, ceil_mode, *rest)
-            torch.testing.assert_close(AvgPool3d.like(theirs)(x), theirs(x), rtol=1e-12, atol=1e-12)
+            counted = dict(zip(("count_include_pad", "divisor_override"), rest, strict=True))
+            means = Pool3d(AvgPool2d, 3, **options, **counted)(x)
+            torch.testing.assert_close(means, theirs(x), rtol=1e-12, atol=1e-12)
 
 
 def test_pooling_and_strided_convolutions_of_sound_are_found():
@@ -199,4 +203,4 @@ def test_an_operator_for_volumes_takes_a_number_or_one_for_each_axis():
     with pytest.raises(ValueError, match=r"stride must be one number or \(depth, vertical, horizontal\)"):
         Pool3d(BlurPool2d, 2, stride=(1, 2))
     with pytest.raises(ValueError, match=r"volumes takes \(N, C, D, H, W\)"):
-        MaxPool3d(2)(torch.zeros(2, 4, 4))
+        Pool3d(MaxPool2d, 2)(torch.zeros(2, 4, 4))

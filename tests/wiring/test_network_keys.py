@@ -16,7 +16,7 @@ OTHERS = {
     "kernel_size": (3, 5), "stride": (4, 3), "padding": (1, 0), "dilation": (2,), "filter_size": (5,),
     "conv_size": (5,), "output_size": (5,), "groups": (2,), "p": (3.0, 2.0), "r": (2.0,), "beta": (0.25,),
     "mix": (0.25,), "probability": (0.25,), "eps": (0.25,), "scale": (2.5,), "tau": (0.5,),
-    "bandwidth": (0.75,), "smoothness": (8.0,), "cutoff": (0.75,), "bottleneck": (2,), "hidden": (5,),
+    "bandwidth": (0.75,), "smoothness": (8.0,), "bottleneck": (2,), "hidden": (5,),
     "grid": (4,), "divisor_override": (3,), "levels": (3,), "heads": (2,), "gamma": (3.0,), "width": (4,),
     "size": ((SIZE, SIZE),), "dropout": (0.5,), "input_dropout": (0.5,), "blocks": (2,), "depth": (3,),
 }  # fmt: skip
@@ -24,14 +24,13 @@ OTHERS = {
 OWN = {
     "aps.p": float("inf"),
     "max_aps.p": float("inf"),
-    "kaiser.width": 0.5,
     "pyramid.levels": (1, 3),
     "wavelet.order": 3,
 }
 OWN |= {f"{name}.padding": 0 for name in ("conv_pool", "depthwise", "reduction", "strided")}
 NEEDS = {"per": {"learnable": True}, "count_include_pad": {"padding": 1}, "size": {"learnable": True}}
 """Options without which another has nothing to act on."""
-ONLY = {"haar.stride", "hwd.stride", "lift.stride", "wavelet.stride"}
+ONLY = {"haar.stride", "lift.stride", "wavelet.stride"}
 """Options of which one value is legal."""
 LATER = {"none.stride"}
 """Options that change later layers alone."""

@@ -17,17 +17,6 @@ class Counting(NamedTuple):
     override: int | None
 
 
-def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counting:
-    """The checked divisor.
-
-    Raises:
-        ValueError: if ``divisor_override`` is 0.
-    """
-    if divisor_override == 0:
-        raise ValueError("divisor_override must not be 0")
-    return Counting(count_include_pad, divisor_override)
-
-
 class Averaging(NamedTuple):
     """Means of the windows of a map of one size."""
 

@@ -38,20 +38,11 @@ def blocks(x: Tensor, stride: tuple[int, int]) -> Tensor:
 def sample_phase(
     x: Tensor, phase: Tensor, stride: tuple[int, int], filter_size: tuple[int, int] = (1, 1)
 ) -> Tensor:
-    """One phase per sample, or a weighted sum of all.
+    """One phase per sample, or a weighted sum of all, (N, C, ceil(H/s), ceil(W/s)), in the format of ``x``.
 
-    Args:
-        x: (N, C, H, W), any floating dtype.
-        phase: whole numbers 0..P-1, (N,), with P the product of the strides; or weights, floating, (N, P), or
-            (N, P, C) for weights per channel.
-        stride: (vertical, horizontal).
-        filter_size: taps of a circular binomial blur beforehand, (vertical, horizontal).
-
-    Returns:
-        (N, C, H', W'), H' = ceil(H/s), same dtype and memory format as ``x``.
-
-    Raises:
-        ValueError: if ``phase`` has another shape.
+    ``phase`` holds whole numbers 0..P-1, (N,), with P the product of the strides, or floating weights, (N,
+    P), or (N, P, C) for weights per channel; else a ValueError. A circular binomial blur of ``filter_size``
+    taps may come before.
     """
     x = complete(x, stride)
     if filter_size != (1, 1):

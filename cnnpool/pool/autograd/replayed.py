@@ -16,9 +16,8 @@ Plain = Callable[[Tensor, Tensor | float, Mean], Tensor]
 
 
 def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
-    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where possible.
-
-    ``number`` is shared by all channels, or has one entry per channel.
+    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where possible; one ``number``, or
+    one per channel.
     """
     kernel = _kernel(x, number, how)
     if kernel is None:

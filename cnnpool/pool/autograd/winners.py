@@ -74,11 +74,7 @@ def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
 
 
 def winners_dtype(kernel: tuple[int, int], ties: Ties) -> torch.dtype:
-    """The smallest integer type that holds the winners.
-
-    Raises:
-        ValueError: for ties "split" and a window of more than 63 cells.
-    """
+    """The smallest integer type that holds the winners, or a ValueError for too many cells to split."""
     limits = [(256, torch.uint8), (1 << 15, torch.int16), (1 << 31, torch.int32)]
     if ties == "split":
         limits = [(8, torch.uint8), (15, torch.int16), (31, torch.int32), (63, torch.int64)]

@@ -100,11 +100,7 @@ def _warn(where: str, reason: str) -> None:
 
 
 class CompilationLog(event.Listener):
-    """Logs the start of compilation and, from time to time, its progress.
-
-    Args:
-        package: the package whose kernels are counted.
-    """
+    """Logs that kernels of ``package`` are compiled and, from time to time, how many."""
 
     def __init__(self, package: str):
         self._package = f"{package}."

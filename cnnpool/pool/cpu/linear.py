@@ -44,10 +44,7 @@ class Table:
 
 
 class Plan:
-    """Tables for sums over the windows of maps of one size, built once.
-
-    Windows that are 2x2 tiles have one weight, ``tile``.
-    """
+    """Tables for sums over the windows of maps of one size; 2x2 tiles have one weight, ``tile``."""
 
     def __init__(
         self,
@@ -103,10 +100,7 @@ def average_plan(averaging: Averaging) -> Plan:
 
 
 def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
-    """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose.
-
-    Half precision is summed in float32 and rounded once.
-    """
+    """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose, rounded once."""
     return _run(adjoint, x, blur_plan(blurring), blurring.channels_last)
 
 

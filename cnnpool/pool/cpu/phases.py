@@ -11,9 +11,8 @@ from cnnpool.pool.window import is_channels_last, memory_format, wide_of
 
 
 def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:
-    """Sums of magnitudes over the sample's largest, or of their squares, times ``scale``, as whole numbers.
-
-    (N, P) int64 of a complete map (N, C, H, W); NaN and infinity count as the largest number.
+    """(N, P) int64 of complete maps (N, C, H, W): sums of magnitudes over the sample's largest, or of their
+    squares, times ``scale``; NaN and infinity count as the largest number.
     """
     last, wide = is_channels_last(x), wide_of(x)
     x = x.contiguous(memory_format=memory_format(last))

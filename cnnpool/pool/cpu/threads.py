@@ -33,9 +33,6 @@ class _Team:
 
     Threads of our own would wait for cores where torch's threads spin for milliseconds after each operator.
     As with torch's operators, a forked child must not use more than one thread once its parent has.
-
-    Raises:
-        AttributeError, TypeError: if the process has no such library.
     """
 
     def __init__(self) -> None:

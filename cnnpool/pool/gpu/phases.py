@@ -91,10 +91,7 @@ _take, _put = OverLines(_take), OverLines(_put)
 
 
 def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:
-    """Sums of magnitudes over the sample's largest, or of their squares, times ``scale``, as whole numbers.
-
-    (N, P) int64 of a complete map (N, C, H, W); NaN and infinity count as the largest number.
-    """
+    """As on the CPU: (N, P) int64 of complete maps (N, C, H, W)."""
     x, last = dense(x)
     samples, size = x.shape[0], x.shape[1:].numel()
     parts, dtype = triton.cdiv(size, NUMBERS * BLOCKS), wide_of(x)

@@ -29,9 +29,8 @@ def frame(
     count, extent, rows, columns, last: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
     big: tl.constexpr,
 ):  # fmt: skip
-    """(plane, row, column, place along the line, whether it exists) of every number of this program.
-
-    A plane is a sample's channel, or with channels last a sample.
+    """(plane, row, column, place along the line, whether it exists) of every number of this program; a plane
+    is a sample's channel, or with channels last a sample.
     """
     line = tl.program_id(0)
     if big:
@@ -72,14 +71,11 @@ def channel_of(plane, along, channels, last: tl.constexpr):
 
 
 class OverLines:
-    """A Triton kernel that runs over the lines of a map.
+    """A function compiled by ``triton.jit`` that runs over the lines of a map.
 
     Its parameters are tensors, then sizes, then ``count`` and ``extent``, the lines and their length, then
     constants, and finally ``last, wide, down, across, big``. Its launch is prepared once per kind of map:
     Triton would take longer to prepare it than the work on a small map takes.
-
-    Args:
-        kernel: a function compiled by ``triton.jit``.
     """
 
     def __init__(self, kernel: Any):

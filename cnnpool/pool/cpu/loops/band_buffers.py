@@ -1,8 +1,7 @@
 """Bands of windows in scratch memory, where each cell is one stretch of numbers over all windows.
 
-A band of a map is split into parts, one per row and column modulo the strides, all of the same pitch (see
-``simd_rows``); a pixel of a channels-last map has all its channels, its lanes, side by side. Half precision
-is split first and then converted to float32 at once.
+A band is split into parts, one per row and column modulo the strides (see ``simd_rows``); a pixel of a
+channels-last map has all its channels, its lanes, side by side. Half precision is converted at once.
 """
 
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen

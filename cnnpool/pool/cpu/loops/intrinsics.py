@@ -1,10 +1,9 @@
 """Building blocks of compiled kernels: typed memory access, and arithmetic on half-precision bits.
 
-A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or
-for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. ``load`` and ``store``
-are for memory that a kernel only reads or only writes; memory that it reads and writes goes through
-``load_aliased`` and ``store_aliased``. That lets the compiler vectorise loops without asking at run time
-whether two addresses overlap.
+A kernel takes addresses, and a ``like`` of the element's type: float32, float64, or the bits of half
+precision, uint16 for bfloat16 and int16 for float16. ``load`` and ``store`` are for memory that a kernel only
+reads or only writes, all other goes through ``load_aliased`` and ``store_aliased``: so the compiler
+vectorises loops without asking at run time whether two addresses overlap.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Maxima of 2x2 tiles whose winners take two bits each, and their gradients.
 
-Winners are packed in stretches: a few planes of contiguous maps, a few output rows of channels-last maps.
-Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
+They are packed in stretches, a few planes or (channels last) output rows: byte t of a stretch holds those of
+outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
 """
 
 from numba import uint8

@@ -118,10 +118,8 @@ def forward_last(
     out_size: Pair, channels: int, down: Table, slots: Table, across: Table,
     room: tuple[int, tuple[int, ...]], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs.
-
-    Dense rows are computed when first needed, each in its slot of a ring buffer; ``slots`` is the table
-    ``down`` with slots in place of rows.
+    """Channels-last maps, rows of all samples' outputs: each dense row is computed when first needed, in its
+    slot of a ring buffer; ``slots`` is the table ``down`` with slots in place of rows.
     """
     (height, width), (rows, columns) = size, out_size
     turns, (_, mixed, sums, tags, ring) = room

@@ -1,8 +1,7 @@
 """Maxima of sliding windows of any kind on contiguous maps, and their gradients.
 
-A plane is processed in bands of rows that fit into the nearest cache: rows are split into parts (see
-``simd_rows``), one part per row and column modulo the strides, all padded alike. Then each cell is one
-stretch of memory over all windows of a band.
+A plane is processed in bands of rows that fit into the nearest cache, split into parts (see ``simd_rows``),
+one per row and column modulo the strides: each cell is one stretch of memory over all windows of a band.
 """
 
 from numba import int64, uint8
@@ -113,9 +112,8 @@ def backward(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, size: Pair,
     out_size: Pair, window: Slides, direct: bool, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient at its winner.
-
-    Sums are kept in the type of ``total``, in ``out`` itself if ``direct``, else in scratch memory.
+    """Every window adds its gradient at its winner, in the type of ``total``, in ``out`` itself if
+    ``direct``.
     """
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window

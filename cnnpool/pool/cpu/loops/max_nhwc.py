@@ -1,8 +1,8 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
-A window's cells, and the windows over a pixel, are located once for all channels, which lie side by side.
-Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
-one before: a loop over all channels would spend most of its time in the remainders of its vectors.
+A window's cells, and the windows over a pixel, are located once for all channels. Half-precision gradients
+are summed in strips of channels of a fixed length, the last of which overlaps the one before: a loop over all
+channels would spend most of its time in the remainders of its vectors.
 """
 
 from numba import int64, uint8
@@ -115,10 +115,9 @@ def windows_over(
     place: int, axis: int, most: int, window: Slides, first: int, step: int, stretch: int, table: Address,
     count: int,
 ) -> int:  # fmt: skip
-    """Write the offset of the gradients and the cell of each window that contains ``place`` of an axis.
-
-    The last window comes first, after ``count`` others. Offsets are multiples of ``step``, counted from
-    window ``first``; cells are multiples of ``stretch``. Returns the new number of windows.
+    """Write the offset (a multiple of ``step``, from window ``first``) of the gradients, and the cell (a
+    multiple of ``stretch``), of each window over ``place``, the last first, after ``count`` others; return
+    their new number.
     """
     kernel, stride, padding, dilation = window[0][axis], window[1][axis], window[2][axis], window[3][axis]
     for cell in range(kernel - 1, -1, -1):
@@ -223,9 +222,8 @@ def backward(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, size: Pair,
     out_size: Pair, window: Slides, channels: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Rows ``start`` to ``stop`` of all samples' inputs.
-
-    Every input sums the gradients of the windows over it, in their order and in the type of ``total``.
+    """Rows of all samples' inputs: each sums the gradients of the windows over it, in order, in the type of
+    ``total``.
     """
     (height, width), (rows, columns), (kh, kw) = size, out_size, window[0]
     # Windows over each column, the same for all rows: their offsets, and the column's place in each window.

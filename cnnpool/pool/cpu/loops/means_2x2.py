@@ -1,9 +1,8 @@
 """Passes over the 2x2 tiles of maps, with the arithmetic of ``power_2x2`` or ``softmax_2x2``.
 
 Tiles are split into four stretches of scratch memory, one for each cell, so that rows and pixels may be
-short; long pixels, those of channels-last maps, are read and written in place. A pixel has ``lanes`` numbers:
-one, or in channels-last maps one per channel. A vector longer than its row writes its surplus where the
-next row goes later; only the last rows, which none follow, are written number by number.
+short; long pixels, of ``lanes`` channels, are read and written in place. A vector longer than its row writes
+its surplus where the next row goes later; only the last rows are written number by number.
 """
 
 from typing import Any
@@ -58,10 +57,7 @@ def begin(line: int, size: Sizes) -> int:
 def cut(
     x: Address, first: int, lines: int, size: Sizes, lanes: int, image: Address, part: int, like: Number
 ) -> None:
-    """Split ``lines`` rows of tiles, from ``first`` on, into four stretches, ``part`` apart.
-
-    ``size``: height and width of a map, in pixels and in tiles.
-    """
+    """Split ``lines`` rows of tiles, from ``first`` on, into four stretches, ``part`` apart."""
     _, width, _, columns = size
     end = begin(first + lines, size)
     for line in range(lines):

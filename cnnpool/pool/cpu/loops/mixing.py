@@ -20,10 +20,8 @@ def mix(
     source: Address, origin: int, pitch: int, table: Table, result: int, target: Address, at: int, count: int,
     total: Number, like: Number, rounded: Number, spare: Address,
 ) -> None:  # fmt: skip
-    """Write the weighted sum of the stretches of ``result`` to ``target`` from ``at`` on.
-
-    They lie ``pitch`` elements apart in ``source``; more than three are summed in ``spare``, which may be the
-    target.
+    """Write the weighted sum of the stretches of ``result``, ``pitch`` elements apart in ``source``, to
+    ``target`` from ``at`` on; more than three are summed in ``spare``, which may be the target.
     """
     starts, places, weights = table
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))

@@ -1,6 +1,5 @@
-"""One value of each window drawn with probability proportional to it, or the mean with those weights.
-
-A band at a time (see ``band_buffers``). Negative values count as 0, and so do cells outside the map.
+"""One value of each window drawn with probability proportional to it, or the mean with those weights; a band
+at a time (see ``band_buffers``). Negative values count as 0, and so do cells outside the map.
 """
 
 from numba import int64, uint8
@@ -45,9 +44,8 @@ def forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, uniforms: Address,
     flags: Address, rule: Band, room: Room, bound: Number, total: Number, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
-    """Bands ``start`` to ``stop`` of draws by uniform numbers in [0, 1).
-
-    Sets the first of ``flags`` if a window is not finite, the second if one has no winner.
+    """Bands of draws by uniform numbers in [0, 1); sets the first of ``flags`` if a window is not finite, the
+    second if one has no winner.
     """
     (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
     image, half, sums, ladder = scratch + image, scratch + half, scratch + sums, scratch + ladder

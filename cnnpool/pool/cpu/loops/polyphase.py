@@ -49,10 +49,8 @@ def norms(
     start: int, stop: int, scratch: Address, x: Address, out: Address, rows: int, width: int, pixel: int,
     stride: Pair, scale: Number, squared: bool, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """For samples ``start`` to ``stop``, the sum of every phase: of magnitudes or squares, times ``scale``.
-
-    A sample has ``rows`` rows of ``width`` pixels of ``pixel`` numbers. Terms are whole numbers, so that the
-    order of additions does not matter; rows are added up first.
+    """For samples of ``rows`` rows of ``width`` pixels of ``pixel`` numbers, the sum of every phase, of
+    magnitudes or squares times ``scale``, in whole numbers, so that the order of additions does not matter.
     """
     sh, sw = stride
     stretch, kinds = width * pixel, sh * sw

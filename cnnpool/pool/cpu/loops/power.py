@@ -1,8 +1,5 @@
 """Power means of windows, (share * sum u^p)^(1/p), and their gradients; a band at a time (see
-``band_buffers``).
-
-``power_terms`` defines u and its power. The largest u of a window, limited so that its inverse is a normal
-number, is divided out first; for whole powers the power of 2 below it.
+``band_buffers``). ``power_terms`` defines u and its power, and the scale that is divided out first.
 """
 
 from typing import Any

@@ -1,8 +1,4 @@
-"""Power means of 2x2 tiles, (share * sum u^p)^(1/p), and their gradients; ``means_2x2`` goes over the tiles.
-
-``power_terms`` defines u and its power. The largest u of a tile, limited so that its inverse is a normal
-number, is divided out first; for whole powers the power of 2 below it.
-"""
+"""Power means of 2x2 tiles, (share * sum u^p)^(1/p), with their gradients; ``means_2x2`` goes over them."""
 
 from typing import Any
 

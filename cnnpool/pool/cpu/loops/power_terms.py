@@ -1,8 +1,9 @@
 """The arithmetic of power means: of one cell, of one window, and of their gradients.
 
-``cell`` defines u: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of 2, 3
-or 4 is passed as a tuple of that length, so that kernels are compiled for it: powers are then products,
-and roots are found by Halley's method. Any other p is a number and needs logarithms.
+``cell`` defines u: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. The largest u of
+a window, limited so that its inverse is a normal number, is divided out first. A ``p`` of 2, 3 or 4 is passed
+as a tuple of that length, so that kernels are compiled for it: powers are products, the scale the power of 2
+below, and roots are found by Halley's method. Any other p is a number and needs logarithms.
 """
 
 from typing import Any

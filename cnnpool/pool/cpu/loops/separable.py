@@ -1,14 +1,13 @@
 """Sums over windows with a weight per row and per column: averages and blurs, and their adjoints.
 
-Both axes are given as tables: for every result the pixels that it sums, with their weights. The rows of a map
-are mixed first (last in the adjoint). Columns of contiguous maps whose width is a multiple of the stride are
-mixed for a whole plane at once, as if they had no ends; the few results that reach past an end are then
-computed again.
+Tables give for every result of an axis the pixels that it sums, with their weights. The rows of a map are
+mixed first (last in the adjoint). Columns of contiguous maps whose width is a multiple of the stride are
+mixed for a whole plane at once, as if they had no ends; the few results that reach past an end are computed
+again.
 
-Rows of real maps are short: loops over them that a compiler vectorises spend their time on checks for
-overlapping addresses and on remainders. So with a stride of 2 a row is cut into stretches of 16, the last of
-which overlaps the one before it, and is split into even and odd columns or joined from them without leaving
-registers, as sums of up to three terms.
+On short rows a compiler's vector loops spend their time on remainders. So with a stride of 2 a row is cut
+into stretches of 16, the last of which overlaps the one before it, and is split into even and odd columns or
+joined from them without leaving registers, as sums of up to three terms.
 """
 
 from typing import Any
@@ -86,9 +85,8 @@ def mix_apart(
     source: Address, origin: int, width: int, table: Table, result: int, even: Address, odd: Address, k: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """Write sum ``result`` of ``table``, of rows of ``source`` from ``origin`` on, to ``even`` and ``odd``.
-
-    ``width``: length of a row, even, at least ``SPAN``; a sum has at most ``TERMS`` terms.
+    """Write sum ``result`` of ``table``, of at most ``TERMS`` rows of ``source`` from ``origin`` on, of an
+    even ``width`` of at least ``SPAN``, to ``even`` and ``odd``.
     """
     starts, places, weights = table
     entry, end, half = load(starts, result, int64(0)), load(starts, result + 1, int64(0)), width // 2
@@ -119,9 +117,8 @@ def mix_apart(
 def mix_joined(
     even: Address, odd: Address, pitch: int, table: Table, result: int, target: Address, k: int, like: Number
 ) -> None:
-    """Write sum ``result`` of ``table``, of rows of ``even`` and ``odd`` in turn, to ``target`` from ``k``.
-
-    ``pitch``: distance of their rows, at least half of ``SPAN``; a sum has at most ``TERMS`` terms.
+    """Write sum ``result`` of ``table``, of at most ``TERMS`` rows of ``even`` and ``odd`` in turn, ``pitch``
+    apart, at least half of ``SPAN``, to ``target`` from ``k``.
     """
     starts, places, weights = table
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
@@ -153,11 +150,8 @@ def forward(
     across: Table, common: Table, ends: tuple[int, int, int], divisors: Address, room: tuple[int, ...],
     total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Contiguous maps, planes ``start`` to ``stop``.
-
-    ``down`` and ``across`` are the tables of rows and columns; ``common`` that of a column away from the
-    ends, or nothing if ``ends``, the stride and the results that reach past the left and the right end,
-    begins with 0.
+    """Contiguous maps, planes ``start`` to ``stop``; ``common`` is the table of a column away from the ends,
+    or nothing if ``ends``, the stride and the results past the left and the right end, begins with 0.
     """
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
     wide, mixed, dealt, sums, whole = room

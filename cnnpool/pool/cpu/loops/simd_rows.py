@@ -1,9 +1,8 @@
 """Rows of a map moved to and from padded scratch memory, eight numbers at a time.
 
-Rows of real maps are short, and loops over them that a compiler vectorises spend their time on remainders.
-Rows are therefore cut into eights, the last of which overlaps the one before, and everything else works on
-many padded rows at once. With a stride of 2 a row is deinterleaved: its even and odd columns, counted with
-the padding, go to one half each, so that neighbouring windows' values for one cell are adjacent.
+Rows of real maps are short, so they are cut into eights, the last of which overlaps the one before, and
+everything else works on many padded rows at once. With a stride of 2 a row is deinterleaved: its even and odd
+columns, counted with the padding, go to one half each, so that neighbouring windows' cells are adjacent.
 """
 
 from collections.abc import Iterable
@@ -100,9 +99,8 @@ def deal(
     source: Address, i: int, width: int, target: Address, k: int, half: int, padding: int, stride: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """Deinterleave a row of ``source``: column w goes to part (w + padding) % stride of ``target``.
-
-    Parts begin ``half`` elements apart.
+    """Deinterleave a row of ``source``: column w goes to part (w + padding) % stride of ``target``, ``half``
+    apart.
     """
     if stride == 1:
         move(source, i, target, k + padding, width, like)
@@ -162,9 +160,8 @@ def gather(
 
 @compiled
 def suit(channels: int, like: Number) -> bool:
-    """Whether strips are faster than a loop over the channels: in bfloat16, whose vectors hold 32.
-
-    A loop over 16 or 48 channels leaves a remainder to vectors of eight.
+    """Whether strips are faster than a loop over the channels: in bfloat16, if its vectors of 32 leave a
+    remainder.
     """
     return alike(uint16(0), like) and channels >= STRIP and channels % VECTOR != 0
 
@@ -174,9 +171,8 @@ def _bytes(lanes: int, number: int) -> Any:
 
 
 def _first_best(builder: Any, like: Any, cells: Iterable[Any], lanes: int) -> tuple[Any, Any]:
-    """The maximum of vectors, and the index of the one that wins, a byte each, by the rule of ``beats``.
-
-    Each vector is loaded just before it is compared: registers would not hold nine vectors at once.
+    """The maximum of vectors, and the index of the winner, a byte each, by the rule of ``beats``; each is
+    loaded just before it is compared, since registers would not hold nine at once.
     """
     best = largest = place = None
     for n, value in enumerate(cells):
@@ -213,9 +209,8 @@ def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, lik
 
 
 def _best_of_tiles(lanes: int) -> Any:
-    """The maxima and the winners of ``lanes`` neighbouring tiles of 2x2.
-
-    Loops over short rows of tiles are not vectorised by the compiler, or leave a remainder that is slower.
+    """The maxima and the winners of ``lanes`` neighbouring tiles of 2x2: the compiler leaves short rows
+    scalar.
     """
 
     def best(typing: Any, x: Any, upper: Any, lower: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:

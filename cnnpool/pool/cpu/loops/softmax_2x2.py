@@ -1,7 +1,5 @@
 """Means of 2x2 tiles weighted by softmax(beta x), and their gradients; ``means_2x2`` goes over the tiles.
-
-Cells enter by their distance to the largest, so that sums have no large terms; all distances at which
-weights are 0 are replaced by one.
+Cells enter by their distance to the largest, all distances at which weights are 0 replaced by one.
 """
 
 from typing import Any

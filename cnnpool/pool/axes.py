@@ -1,19 +1,50 @@
-"""Pooling of volumes, such as scans, (N, C, D, H, W) -> (N, C, D', H', W'): in two passes of maps."""
+"""Operators for maps on sequences, such as audio, as maps of one row, and on volumes, such as scans."""
 
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import AvgPool2d
-from cnnpool.pool.base import LikeTorch, Pool2d
+from cnnpool.pool.base import Pool2d
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.max import MaxPool2d
-from cnnpool.pool.sequence import ROWS, RULES, Named, sizes_and_rules
 from cnnpool.pool.subsample import Subsample2d
+from cnnpool.registry import options_of
 
+ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""Each option that is a size, and its value along an axis that is not pooled."""
+RULES = ("ceil_mode", "count_include_pad", "divisor_override")
+"""Options of windows that apply to every axis."""
 SEPARABLE = (MaxPool2d, AvgPool2d, BlurPool2d, Subsample2d)
 """Operators that give the same along two axes and then the third as along all three at once."""
+
+
+class Pool1d(nn.Module):
+    """An operator for sequences: (N, C, L) -> (N, C, L').
+
+    Args:
+        operator: an operator for maps; each of its sizes is one number.
+        channels: C of the input.
+        options: options of ``operator``, ``device`` and ``dtype``.
+    """
+
+    def __init__(self, operator: type[Pool2d], channels: int, **options: Any):
+        super().__init__()
+        sizes, rules = _sizes_and_rules(operator, options)
+        rows: dict[str, Any] = {name: (ROWS[name], value) for name, value in sizes.items()}
+        self.operator = operator(channels, **rules, **rows)
+        _show(self, self.operator, {name: getattr(self.operator, name, ())[1:] for name in sizes})
+
+    def output_size(self, length: int) -> int:
+        """L' for an input of length L, or a ValueError if the output would be empty."""
+        return self.operator.output_size(1, length)[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() not in (2, 3):
+            raise ValueError(f"pooling of sequences takes (N, C, L) or (C, L), got {tuple(x.shape)}")
+        y: Tensor = self.operator(x.unsqueeze(-2))
+        return y.squeeze(-2)
 
 
 class Pool3d(nn.Module):
@@ -23,17 +54,12 @@ class Pool3d(nn.Module):
     blurs are those of the whole window up to rounding.
 
     Args:
-        operator: max, average, blur or subsampling, for maps.
+        operator: max, average, blur or subsampling, for maps; ties are not split.
         channels: C of the input.
         options: of ``operator``, its sizes one number each or (depth, vertical, horizontal); ``device`` and
             ``dtype``.
 
-    Raises:
-        ValueError: for another operator, or ties that are split; as in ``operator``.
-
     Example:
-        >>> import torch
-        >>> from cnnpool.pool import BlurPool2d, Pool3d
         >>> Pool3d(BlurPool2d, 3, stride=(1, 2, 2))(torch.rand(1, 3, 6, 8, 8)).shape
         torch.Size([1, 3, 6, 4, 4])
     """
@@ -47,7 +73,7 @@ class Pool3d(nn.Module):
             )
         if options.get("ties") == "split":
             raise ValueError("ties must be first or last in volumes, got 'split'")
-        sizes, rules = sizes_and_rules(operator, options)
+        sizes, rules = _sizes_and_rules(operator, options)
         triples = {name: _triple(name, size) for name, size in sizes.items()}
         planes: dict[str, Any] = {name: size[1:] for name, size in triples.items()}
         depth: dict[str, Any] = {name: (size[0], ROWS[name]) for name, size in triples.items()}
@@ -55,16 +81,10 @@ class Pool3d(nn.Module):
         once = {"divisor_override": 1} if "divisor_override" in rules else {}
         self.planes = operator(channels, **planes, **rules | once)
         self.depth = operator(channels, **depth, **rules)
-        # The same attributes as torch's modules have.
-        for name in filter(partial(hasattr, self.depth), (*triples, *RULES)):
-            setattr(self, name, triples.get(name, getattr(self.depth, name)))
+        _show(self, self.depth, triples)
 
     def output_size(self, depth: int, height: int, width: int) -> tuple[int, int, int]:
-        """(D', H', W') for an input of (D, H, W).
-
-        Raises:
-            ValueError: if the output would be empty.
-        """
+        """(D', H', W') for an input of (D, H, W), or a ValueError if the output would be empty."""
         return self.depth.output_size(depth, 1)[0], *self.planes.output_size(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,6 +98,16 @@ class Pool3d(nn.Module):
         return pooled
 
 
+def _sizes_and_rules(
+    operator: type[Pool2d], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of ``operator`` that are sizes, defaults included, and the others that are given."""
+    sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
+    known = {name: value for name, value in (sizes | options).items() if value is not None}
+    rules = {name: value for name, value in known.items() if name not in ROWS}
+    return {name: value for name, value in known.items() if name in ROWS}, rules
+
+
 def _triple(name: str, size: Any) -> tuple[Any, ...]:
     """(depth, vertical, horizontal)."""
     sizes = tuple(size) if isinstance(size, tuple | list) else (size,) * 3
@@ -86,42 +116,8 @@ def _triple(name: str, size: Any) -> tuple[Any, ...]:
     return sizes
 
 
-class MaxPool3d(LikeTorch, Named, Pool3d):
-    """Largest value of each window of a volume; options of ``MaxPool2d``.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxPool3d
-        >>> MaxPool3d(3)(torch.rand(1, 3, 4, 8, 8)).shape
-        torch.Size([1, 3, 2, 4, 4])
-    """
-
-    torch_module = nn.MaxPool3d
-    operator_class = MaxPool2d
-
-
-class AvgPool3d(LikeTorch, Named, Pool3d):
-    """Mean of each window of a volume; options of ``AvgPool2d``.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AvgPool3d
-        >>> AvgPool3d.like(torch.nn.AvgPool3d((1, 2, 2)))(torch.rand(1, 3, 4, 8, 8)).shape
-        torch.Size([1, 3, 4, 4, 4])
-    """
-
-    torch_module = nn.AvgPool3d
-    operator_class = AvgPool2d
-
-
-class BlurPool3d(Named, Pool3d):
-    """Binomial blur of a volume, then subsampling; options of ``BlurPool2d``.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import BlurPool3d
-        >>> BlurPool3d(3)(torch.rand(1, 3, 4, 8, 8)).shape
-        torch.Size([1, 3, 2, 4, 4])
-    """
-
-    operator_class = BlurPool2d
+def _show(module: nn.Module, operator: Pool2d, sizes: dict[str, Any]) -> None:
+    """Give ``module`` the same attributes as torch's modules have."""
+    shown: Iterable[str] = (name for name in (*sizes, *RULES) if hasattr(operator, name))
+    for name in shown:
+        setattr(module, name, sizes[name] if name in sizes else getattr(operator, name))

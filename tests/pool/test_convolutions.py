@@ -1,0 +1,164 @@
+"""Operators with a learnt convolution, and those that only take pixels, against torch and timm."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from skimage.measure import block_reduce
+from torch import nn
+from torch.testing import assert_close
+
+from cnnpool.pool import AvgConv2d, BlurPool2d, ConvBlur2d, NoPool2d, PatchConv2d, blur_pool2d, build
+
+MODES = ["zeros", "reflect", "replicate", "circular"]
+
+
+def maps(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def normed(x, conv, **options):
+    return F.batch_norm(F.conv2d(x, conv.weight, **options), None, None, training=True)
+
+
+@pytest.mark.parametrize("kernel_size", [1, 3, 5])
+def test_strided_is_a_convolution_of_stride_one_subsampled(kernel_size, make):
+    op, x = make("strided", kernel_size=kernel_size), maps(2, 3, 9, 8)
+    dense = F.conv2d(x, op.conv.weight, op.conv.bias, padding=kernel_size // 2).relu()
+    assert_close(op(x), dense[..., ::2, ::2])
+    assert_close(op(x), make("subsample")(dense))
+
+
+@pytest.mark.parametrize("name", ["strided", "depthwise"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kernel_size", [2, 3])
+def test_edges_are_those_of_torchs_convolution(name, mode, kernel_size, make):
+    op = make(name, kernel_size=kernel_size, padding=1, padding_mode=mode, activation="none")
+    groups = 3 if name == "depthwise" else 1
+    torchs = nn.Conv2d(3, 3, kernel_size, 2, 1, groups=groups, padding_mode=mode, dtype=torch.float64)
+    torchs.load_state_dict(op.conv.state_dict())
+    x = maps(2, 3, 8, 7)
+    assert_close(op(x), torchs(x))
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_avg_conv_is_timms_downsampling_shortcut(size):
+    resnet = pytest.importorskip("timm.models.resnet")
+    theirs = resnet.downsample_avg(6, 6, 1, stride=2).double()
+    ours, x = AvgConv2d(6, norm="batch").double(), maps(3, 6, size, size)
+    ours.conv.weight.data.copy_(theirs[1].weight.data)
+    assert_close(ours(x), theirs(x))
+
+
+def test_without_mixing_it_is_block_averaging_of_the_pixels_that_exist():
+    op, x = AvgConv2d(3).double(), maps(2, 3, 8, 12)
+    nn.init.dirac_(op.conv.weight)
+    nn.init.zeros_(op.conv.bias)
+    expected = block_reduce(x.numpy(), (1, 1, 2, 2), lambda block, axis: block.mean(axis))
+    assert_close(op(x), torch.from_numpy(expected))
+    y = op(torch.arange(9.0).double().reshape(1, 1, 3, 3).expand(1, 3, 3, 3))
+    assert y[0, 0].flatten().tolist() == [2.0, 3.5, 6.5, 8.0]
+    # One output, 4 channels: each a mean of 4 (3 additions, 1 division), then 4 products and 4 sums.
+    assert AvgConv2d(4).flops(2, 2) == 4 * 4 + 4 * 8
+
+
+@pytest.mark.parametrize("order", ["conv_blur", "blur_conv"])
+def test_conv_blur_is_its_two_parts_in_order(order):
+    x = maps(2, 3, 9, 8)
+    for filter_size, stride in itertools.product((2, 3, 4), (1, 2, 3)):
+        op = ConvBlur2d(3, filter_size=filter_size, stride=stride, order=order).double()
+        weights = op.conv.weight, op.conv.bias
+        if order == "conv_blur":
+            expected = blur_pool2d(F.conv2d(x, *weights, padding=1).relu(), filter_size, stride)
+        else:
+            expected = F.conv2d(blur_pool2d(x, filter_size, 1), *weights, stride, padding=1).relu()
+        assert_close(op(x), expected)
+        assert expected.shape[2:] == op.output_size(9, 8)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+def test_norm_and_activation_stand_between_convolution_and_blur(activation):
+    op, x = ConvBlur2d(3, norm="batch", activation=activation).double(), maps(4, 3, 8, 8)
+    assert op.conv.bias is None
+    expected = normed(x, op.conv, padding=1)
+    expected = expected if activation == "none" else getattr(F, activation)(expected)
+    assert_close(op(x), BlurPool2d(3)(expected))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 5)])
+def test_tiny_maps_pass_in_every_padding_mode(mode, size):
+    op = ConvBlur2d(2, kernel_size=5, filter_size=5, padding_mode=mode, conv_padding_mode=mode).double()
+    y = op(maps(1, 2, *size))
+    assert y.shape[2:] == op.output_size(*size) and y.isfinite().all()
+
+
+@pytest.mark.parametrize(("kernel_size", "padding"), [(2, 0), (3, 1)])
+@pytest.mark.parametrize("conv_size", [1, 3, 5])
+def test_conv_pool_is_a_dense_convolution_then_max_pooling(conv_size, kernel_size, padding, make):
+    op, x = make("conv_pool", conv_size=conv_size, kernel_size=kernel_size), maps(2, 3, 9, 8)
+    dense = F.conv2d(x, op.conv.weight, op.conv.bias, padding=conv_size // 2).relu()
+    assert_close(op(x), F.max_pool2d(dense, kernel_size, 2, padding))
+
+
+def test_gradients_of_conv_pool_are_those_of_torch(make):
+    op = make("conv_pool", norm="batch", activation="silu", training=True)
+    x = maps(2, 3, 8, 8).requires_grad_()
+    expected = F.max_pool2d(F.silu(normed(x, op.conv, padding=1)), 3, 2, 1)
+    inputs, upstream = (x, op.conv.weight), torch.randn_like(expected)
+    torch_grads = torch.autograd.grad(expected, inputs, upstream)
+    assert_close(torch.autograd.grad(op(x), inputs, upstream), torch_grads)
+
+
+@pytest.mark.parametrize(("channels", "pooled"), [(4, 2), (5, 2), (2, 1), (1, 0)])
+def test_reduction_pools_half_of_the_channels_and_convolves_all_to_the_rest(channels, pooled, make):
+    op, x = make("reduction", channels), maps(2, channels, 9, 8)
+    learnt = F.conv2d(x, op.conv.weight, op.conv.bias, stride=2, padding=1).relu()
+    assert learnt.shape[1] == channels - pooled
+    maxima = [F.max_pool2d(x[:, :pooled], 3, 2, 1)] if pooled else []
+    assert_close(op(x), torch.cat([*maxima, learnt], 1))
+
+
+def test_norm_and_activation_touch_the_convolved_channels_alone(make):
+    op, x = make("reduction", 4, norm="batch", activation="gelu", training=True), maps(3, 4, 8, 8)
+    learnt = F.gelu(normed(x, op.conv, stride=2, padding=1))
+    assert_close(op(x), torch.cat([F.max_pool2d(x[:, :2], 3, 2, 1), learnt], 1))
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_patchify_is_pixel_unshuffle_and_a_1x1_convolution(stride, make):
+    op, x = make("patchify", stride=stride), maps(2, 3, 12, 6)
+    # Unshuffled channels come as (c, i, j), which is the order of a flattened kernel.
+    mixed = F.conv2d(F.pixel_unshuffle(x, stride), op.conv.weight.reshape(3, -1, 1, 1), op.conv.bias)
+    assert_close(op(x), mixed)
+    # Rows and columns that do not fill a patch are dropped.
+    assert_close(op(F.pad(x, (0, stride - 1, 0, 1))), mixed)
+
+
+def test_layer_norm_before_patches_is_convnexts_downsampling():
+    layers = pytest.importorskip("timm.layers")
+    op, x = PatchConv2d(6, norm="layer").double(), maps(2, 6, 8, 8)
+    norm = layers.LayerNorm2d(6, eps=1e-5).double()
+    with torch.no_grad():
+        for parameter, same in zip(op.before.parameters(), norm.parameters(), strict=True):
+            same.copy_(parameter.normal_())
+    assert_close(op(x), op.conv(norm(x)))
+
+
+@pytest.mark.parametrize("size", [12, 13])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_a_dense_dilated_output_subsampled_is_the_strided_nets(stride, size):
+    x, first, second = maps(2, 3, size, size), maps(4, 3, 3, 3), maps(5, 4, 3, 3)
+
+    def net(name):
+        op = build(name, 3, stride=stride)
+        hidden = F.conv2d(op(x), first, padding=op.dilates, dilation=op.dilates).relu()
+        return F.conv2d(hidden, second, padding=op.dilates, dilation=op.dilates)
+
+    assert_close(net("none")[..., ::stride, ::stride], net("subsample"))
+
+
+def test_none_hands_its_input_through_and_asks_later_convolutions_to_dilate():
+    x, op = torch.randn(1, 2, 5, 7), NoPool2d(2, stride=3)
+    assert op(x) is x and op.dilates == 3 and op.stride == (1, 1) and op.output_size(5, 7) == (5, 7)

@@ -1,0 +1,130 @@
+"""Sums, power means and soft means: cases by hand, and the ends of their range."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import grad
+from torch.testing import assert_close
+
+from cnnpool.pool import SumPool2d, build, gem_pool2d, lp_pool2d, soft_pool2d, sum_pool2d
+
+INF = math.inf
+
+
+@pytest.mark.parametrize("args", [(2,), (3, 2, 1), (3, 2, 1, True), ((2, 3), (1, 2)), (2, 3, 0, True)])
+def test_a_sum_is_the_convolution_with_ones(args):
+    kernel, stride, padding, ceil_mode = (*args, *(None, 0, False)[len(args) - 1 :])
+    kernel = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    x = torch.randn(2, 3, 7, 8, dtype=torch.float64, requires_grad=True)
+    y = sum_pool2d(x, *args)
+    # Zeros after the last row and column change no sum; windows too many are cut off again.
+    padded = F.pad(x, (0, 4, 0, 4)) if ceil_mode else x
+    ones = torch.ones(3, 1, *kernel, dtype=torch.float64)
+    reference = F.conv2d(padded, ones, None, stride or kernel, padding, 1, 3)[..., : y.shape[2], : y.shape[3]]
+    assert_close(y, reference)
+    upstream = torch.randn_like(y)
+    assert_close(grad(y, x, upstream)[0], grad(reference, x, upstream)[0])
+
+
+def test_gain_of_a_sum_is_the_number_of_cells_where_every_window_is_whole_and_integers_stay():
+    assert SumPool2d(1, kernel_size=(2, 3)).gain == 6
+    assert SumPool2d(1, kernel_size=3, padding=1).gain is None
+    assert SumPool2d(1, kernel_size=3, ceil_mode=True).gain is None
+    assert sum_pool2d(torch.arange(16).reshape(1, 4, 4), 2).tolist() == [[[10, 18], [42, 50]]]
+
+
+def test_norms_worked_by_hand():
+    x = torch.tensor([[3.0, -4, 0, 0], [0, 0, 0, 5], [1, 1, 2, -2], [1, 1, 2, 2]])[None, None]
+    assert_close(lp_pool2d(x, 2, 2), torch.tensor([[[[5.0, 5.0], [2.0, 4.0]]]]))
+    assert_close(lp_pool2d(x, 2, 2, form="mean"), torch.tensor([[[[2.5, 2.5], [1.0, 2.0]]]]))
+    assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None
+
+
+def test_an_odd_power_of_a_negative_sum_is_real_where_torch_has_nan():
+    x = torch.full((1, 1, 2, 2), -1.0)
+    assert F.lp_pool2d(x, 2.5, 2).isnan().all()
+    assert_close(lp_pool2d(x, 2.5, 2).item(), 4 ** (1 / 2.5))
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 2, 3, INF])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_all_zero_window_gives_zero_with_zero_gradient(p, dtype):
+    x = torch.zeros(1, 1, 4, 4, dtype=dtype, requires_grad=True)
+    y = lp_pool2d(x, p, 2)
+    y.sum().backward()
+    assert not y.any() and not x.grad.any()
+
+
+def test_an_infinite_power_shares_the_gradient_among_equals():
+    x = torch.tensor([[2.0, -2.0], [1.0, 2.0]])[None, None].requires_grad_()
+    lp_pool2d(x, INF, 2).backward()
+    assert_close(x.grad[0, 0], torch.tensor([[1, -1], [0, 1]]) / 3)
+
+
+def test_neither_huge_nor_tiny_values_over_or_underflow():
+    for scale in (1e30, 1e-30):
+        x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])[None, None] * scale
+        assert_close(lp_pool2d(x, 2, 2).item() / scale, 5.0)
+        assert_close(lp_pool2d(x, 30, 2).item() / scale, 4.0, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3, 7.5, INF])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_an_infinite_cell_makes_its_window_infinite(p, kernel):
+    x = torch.ones(1, 1, 6, 6)
+    x[0, 0, :3, :3] = torch.tensor([[-INF, 1.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 0.0]])
+    y = lp_pool2d(x.requires_grad_(), p, kernel)
+    assert y[0, 0, 0, 0] == INF
+    assert y.flatten()[1:].isfinite().all()
+    y.sum().backward()
+    if p != INF:
+        learnt = torch.tensor(float(p), requires_grad=True)
+        (slope,) = grad(lp_pool2d(x, learnt, kernel).sum(), learnt)
+        assert slope.isfinite()
+    assert p == INF or not x.grad[0, 0, :kernel, :kernel].any(), "no gradient"
+    assert x.grad.isfinite().all() and x.grad[0, 0, 3:, 3:].all()
+
+
+def test_a_window_without_a_positive_cell_gives_eps_and_has_no_gradient():
+    x = (-torch.rand(1, 1, 2, 2)).requires_grad_()
+    y = gem_pool2d(x, 2, eps=1e-3)
+    y.backward()
+    assert_close(y.item(), 1e-3)
+    assert not x.grad.any()
+
+
+def test_channels_may_have_their_own_power():
+    op, x = build("gem", 2, per="channel", p=2.0), torch.rand(1, 2, 4, 4)
+    with torch.no_grad():
+        op.p.raw[1] = 20.0
+    assert_close(op(x)[:, :1], gem_pool2d(x[:, :1], 2, p=2.0))
+    assert_close(op(x)[:, 1:], gem_pool2d(x[:, 1:], 2, p=20.0))
+
+
+@pytest.mark.parametrize("operator", [gem_pool2d, soft_pool2d])
+def test_nan_makes_all_gradients_of_its_window_nan(operator):
+    x = torch.ones(1, 1, 2, 4)
+    x[0, 0, 1, 1] = torch.nan
+    y = operator(x.requires_grad_(), 2)
+    y.sum().backward()
+    assert y.isnan().flatten().tolist() == [True, False]
+    assert x.grad[..., :2].isnan().all() and x.grad[..., 2:].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_values_of_a_soft_mean_do_not_overflow(dtype):
+    x = torch.tensor([[100.0, 1000.0], [-1000.0, 0.0]], dtype=dtype)[None, None].requires_grad_()
+    y = soft_pool2d(x, 2, beta=7.0)
+    y.backward()
+    assert y.item() == 1000 and x.grad.flatten().tolist() == [0, 1, 0, 0]
+
+
+def test_infinities_of_a_soft_mean_have_the_limit_and_a_finite_gradient():
+    x = torch.tensor([[-INF, -INF, INF, 1, -INF, 1], [-INF, -INF, 0, 2, 3, 1]])[None, None].requires_grad_()
+    y = soft_pool2d(x, 2, beta=100.0)
+    assert_close(y.flatten(), torch.tensor([-INF, INF, 3.0]))
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    assert_close(x.grad[0, 0, :, 4:], torch.tensor([[0.0, 0.0], [1.0, 0.0]]))

@@ -1,0 +1,259 @@
+"""Windows whose cells are weighed, mixed or ordered: cases by hand, and the ends of their range."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.ndimage import median_filter
+from torch.testing import assert_close
+
+from cnnpool.pool import (
+    ada_pool2d,
+    build,
+    dpp_pool2d,
+    gated_pool2d,
+    lip_pool2d,
+    logsumexp_pool2d,
+    median_pool2d,
+    mixed_pool2d,
+    ordinal_pool2d,
+    soft_pool2d,
+    tree_pool2d,
+)
+from cnnpool.pool.ada import dice_mean
+from cnnpool.pool.window import window_of
+
+INF = math.inf
+
+
+def tensor(values, **options):
+    return torch.tensor(values, dtype=torch.float64)[None, None].requires_grad_(**options)
+
+
+def maps(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def dice(x):
+    return dice_mean(x, window_of(2, None, 0))
+
+
+def test_shares_of_maximum_and_mean_worked_by_hand():
+    x = tensor([[1.0, 2, 0, 0], [3, 6, 0, -4]])
+    assert_close(mixed_pool2d(x, 2, mix=0.25).flatten().tolist(), [3.75, -0.75])
+    x, mix = tensor([[1.0, 4.0], [4.0, -1.0]]), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    by_x, by_mix = torch.autograd.grad(mixed_pool2d(x, 2, mix=mix), (x, mix))
+    assert_close(by_mix.item(), 4.0 - 2.0)
+    assert_close(by_x.flatten().tolist(), [0.175, 0.475, 0.175, 0.175])
+    op, x = build("mixed", 3, mix=1.0, learnable=False), torch.randn(1, 3, 4, 4)
+    assert not list(op.parameters()) and torch.equal(op(x), F.max_pool2d(x, 2))
+
+
+def test_a_gate_worked_by_hand():
+    # sigmoid(1*1 - 1*4 + 2*2 - 1*1) = sigmoid(0) = 1/2, then sigmoid(0 - 0 + 2*6 - 0).
+    weight = torch.tensor([[1.0, -1.0, 2.0, -1.0]])
+    share = torch.sigmoid(torch.tensor(12.0, dtype=torch.float64)).item()
+    y = gated_pool2d(tensor([[1.0, 4, 0, 0], [2, 1, 6, 0]]), weight, 2)
+    assert_close(y.flatten().tolist(), [0.5 * 4 + 0.5 * 2, share * 6 + (1 - share) * 1.5])
+
+
+def test_the_gradient_has_the_term_through_the_gate():
+    x, weight = tensor([[1.0, 4.0], [2.0, 1.0]]), maps(1, 4)
+    gated_pool2d(x, weight, 2).backward()
+    g, top = (weight[0] @ x.detach().flatten()).sigmoid(), torch.tensor([0.0, 1, 0, 0]).double()
+    assert_close(x.grad.flatten(), g * top + (1 - g) / 4 + g * (1 - g) * weight[0] * (4 - 2))
+
+
+def test_decided_gates_select_the_leaf_they_lead_to():
+    # Gates: root, then its left and its right child; an open gate leads left.
+    x, leaves = tensor([[1.0, 1], [1, 1]]), torch.arange(4.0).double()[:, None, None].expand(4, 1, 4) / 4
+    for signs, expected in (((1, 1, 0), 0), ((1, -1, 0), 1), ((-1, 0, 1), 2), ((-1, 0, -1), 3)):
+        gates = 1e4 * torch.tensor(signs, dtype=torch.float64)[:, None, None].expand(3, 1, 4)
+        assert_close(tree_pool2d(x, leaves, gates, 2).item(), float(expected))
+
+
+@pytest.mark.parametrize("levels, per, copies", [(1, "layer", 1), (2, "layer", 1), (3, "channel", 5)])
+def test_a_tree_has_the_parameters_of_the_paper(levels, per, copies):
+    op = build("tree", 5, levels=levels, per=per, kernel_size=3)
+    assert sum(p.numel() for p in op.parameters()) == copies * 9 * (2 * 2 ** (levels - 1) - 1)
+
+
+def test_three_levels_are_two_levels_twice_mixed_at_the_root():
+    x, leaves, gates = maps(2, 3, 6, 6), maps(4, 3, 4), maps(3, 3, 4)
+    root = F.conv2d(x, gates[0].reshape(3, 1, 2, 2), stride=2, groups=3).sigmoid()
+    left, right = (tree_pool2d(x, leaves[2 * i : 2 * i + 2], gates[i + 1 : i + 2], 2) for i in range(2))
+    assert_close(tree_pool2d(x, leaves, gates, 2), root * left + (1 - root) * right)
+
+
+def test_ranks_start_as_the_average_borders_included():
+    x = maps(2, 3, 9, 8)
+    for weights in ("softmax", "free"):
+        assert_close(build("ordinal", 3, weights=weights).double()(x), F.avg_pool2d(x, 2))
+    assert build("ordinal", 3).gain == 1 and build("ordinal", 3, weights="free").gain is None
+    op = build("ordinal", 3, kernel_size=3, padding=1).double()
+    assert_close(op(x), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
+
+
+def test_each_cell_gets_the_weight_of_its_rank_even_among_equals():
+    x, weight = tensor([[1.0, 1.0], [1.0, 0.0]]), torch.tensor([[0.5, 0.25, 0.15, 0.1]], dtype=torch.float64)
+    ordinal_pool2d(x, weight, 2).backward()
+    assert x.grad[0, 0, 1, 1] == 0.1
+    assert sorted(x.grad.flatten().tolist()) == sorted(weight[0].tolist())
+    # Infinities pass where no cell is outside.
+    assert ordinal_pool2d(tensor([[INF, 1.0], [2.0, 3.0]]), torch.full((1, 4), 0.25), 2).item() == INF
+
+
+@settings(max_examples=50)
+@given(kernel=st.sampled_from([3, 5]), stride=st.integers(1, 3), seed=st.integers(0, 999))
+def test_odd_windows_equal_the_median_filter_of_scipy(kernel, stride, seed):
+    image = np.random.default_rng(seed).integers(-3, 4, (11, 9)).astype(np.float64)
+    edge = kernel // 2
+    filtered = median_filter(image, size=kernel)[edge : 11 - edge : stride, edge : 9 - edge : stride]
+    out = median_pool2d(torch.from_numpy(image)[None, None], kernel, stride)
+    assert np.array_equal(out[0, 0].numpy(), filtered)
+
+
+def test_the_gradient_of_a_median_goes_to_one_cell_that_holds_it():
+    x = torch.randint(0, 2, (4, 3, 8, 8)).double().requires_grad_()
+    y = median_pool2d(x, 2)
+    y.sum().backward()
+    cells, grads = (t.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4) for t in (x.detach(), x.grad))
+    assert torch.equal(grads.sum(-1), torch.ones_like(y)) and set(grads.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal((cells * grads).sum(-1), y.detach())
+
+
+def test_infinities_are_ordered_in_a_median_and_nan_wins():
+    x = torch.tensor([[INF, INF, -INF, -INF], [INF, 1, -INF, -INF]])[None, None]
+    assert median_pool2d(x, 2).flatten().tolist() == [INF, -INF]
+    x[..., 1, 1] = math.nan
+    assert median_pool2d(x, 2).flatten().isnan().tolist() == [True, False]
+
+
+def test_equal_logits_give_the_average_and_strong_ones_select():
+    x = maps(2, 3, 9, 9)
+    for level in (0.0, 1e5, -INF):
+        expected = F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
+        assert_close(lip_pool2d(x, torch.full_like(x, level), 3, 2, 1), expected)
+    assert_close(lip_pool2d(x, 1e9 * x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1))
+    for bottleneck in (0, 2):
+        op = build("lip", 3, bottleneck=bottleneck).double()
+        assert_close(op(x), expected)
+
+
+def test_logits_are_scaled_sigmoids_of_the_normalised_convolution():
+    op, x = build("lip", 3, scale=7.0), torch.randn(2, 3, 8, 8)
+    torch.nn.init.normal_(op.logits.conv.weight)
+    normalised = F.instance_norm(F.conv2d(x, op.logits.conv.weight, padding=1))
+    assert_close(op.logits(x), 7 * normalised.sigmoid(), rtol=1e-4, atol=1e-4)
+    assert_close(op(x), lip_pool2d(x, op.logits(x), 3, 2, 1))
+
+
+def test_dpp_equals_the_published_composition_of_average_poolings():
+    x = maps(2, 3, 8, 8)
+    for form, rectify in (("symmetric", lambda t: t), ("asymmetric", torch.relu)):
+        up = lambda t: F.interpolate(t, scale_factor=2)  # noqa: E731
+        d = rectify(x - up(F.avg_pool2d(x, 2))) ** 2 + 1e-3
+        w = (d / up(F.avg_pool2d(d, 2))) ** (1.4 / 2) + 0.6
+        expected = F.avg_pool2d(x * w, 2) / F.avg_pool2d(w, 2)
+        assert_close(dpp_pool2d(x, 0.6, 1.4, 2, form=form), expected)
+
+
+@pytest.mark.parametrize("form", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize("options", [{}, {"kernel_size": 3, "padding": 1}, {"ceil_mode": True}])
+def test_full_starts_as_lite_inside_the_map(form, options):
+    x = torch.randn(2, 3, 9, 8)
+    lite, full = (build("dpp", 3, form=form, full=full, **options) for full in (False, True))
+    assert full(x).shape == lite(x).shape
+    assert_close(full(x)[..., 1:3, 1:3], lite(x)[..., 1:3, 1:3])
+    if not options:
+        assert_close(full(x), lite(x))
+
+
+def test_the_full_reference_is_a_strided_depthwise_convolution():
+    op, x = build("dpp", 3, full=True), torch.randn(2, 3, 8, 8)
+    torch.nn.init.normal_(op.filter)
+    reference = F.conv2d(x, op.filter.reshape(3, 1, 3, 3), stride=2, padding=1, groups=3)
+    assert_close(op(x), dpp_pool2d(x, 1.0, 1.0, 2, reference=reference))
+
+
+def test_parameters_of_dpp_are_exponents_per_channel():
+    op, x = build("dpp", 2), torch.randn(1, 2, 4, 4)
+    with torch.no_grad():
+        op.log_alpha.copy_(torch.tensor([0.5, -1.0]))
+        op.log_strength.copy_(torch.tensor([1.0, -2.0]))
+    for channel in range(2):
+        alpha, strength = op.log_alpha[channel].exp().item(), op.log_strength[channel].exp().item()
+        only = slice(channel, channel + 1)
+        assert_close(op(x)[:, only], dpp_pool2d(x[:, only], alpha, strength, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_r_is_the_average_without_cancellation(dtype):
+    x = torch.randn(2, 3, 8, 8, dtype=dtype)
+    for r in (1e-6, 1e-20):
+        assert_close(logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
+
+
+def test_huge_values_neither_overflow_nor_lose_the_maximum():
+    x = torch.tensor([[1e4, 1e4 - 1], [-1e30, 0.0]])[None, None]
+    expected = 1e4 + math.log((1 + math.exp(-1)) / 4)
+    assert_close(logsumexp_pool2d(x, 2).item(), expected, rtol=1e-6, atol=0)
+
+
+def test_infinities_of_a_smooth_maximum_have_the_limit_and_a_finite_gradient():
+    x = tensor([[-INF, -INF, INF, 1, -INF, 1], [-INF, -INF, 0, 2, 1, 1]])
+    y = logsumexp_pool2d(x, 2)
+    assert_close(y.flatten().tolist(), [-INF, INF, 1 + math.log(0.75)])
+    (slope,) = torch.autograd.grad(y[..., 2].sum(), x, retain_graph=True)
+    assert_close(slope[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]).double() / 3)
+    assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
+
+
+def test_the_gradient_of_r_is_the_numerical_one():
+    x, r = maps(1, 2, 4, 4), torch.tensor([0.01, 3.0], dtype=torch.float64)[:, None, None].requires_grad_()
+    assert torch.autograd.gradcheck(lambda r: logsumexp_pool2d(x, 2, r=r), r)
+
+
+def test_similarities_worked_by_hand():
+    # Mean 1; similarities 2*3/10, 0, 2*1/2 and 0.
+    x, weights = tensor([[3.0, 0.0], [1.0, 0.0]]), [math.exp(0.6), 1.0, math.exp(1.0), 1.0]
+    expected = (3 * weights[0] + weights[2]) / sum(weights)
+    assert_close(dice(x).item(), expected)
+    soft = (3 * math.exp(3) + math.exp(1)) / (math.exp(3) + math.exp(1) + 2)
+    assert_close(ada_pool2d(x, 2, beta=0.25).item(), 0.25 * expected + 0.75 * soft)
+
+
+def test_similarity_scales_with_its_input_and_zero_over_zero_is_zero_with_a_finite_gradient():
+    x = torch.randn(2, 3, 8, 8)
+    for scale in (1e30, 1e-30):
+        assert_close(dice(x * scale) / scale, dice(x))
+    # Mean 0: all similarities are 0, so the second window's similarity half is its mean.
+    x = torch.tensor([[0.0, 0, 1, -1], [0, 0, 0, 0]])[None, None].requires_grad_()
+    assert_close(dice(x).flatten(), torch.zeros(2))
+    assert torch.autograd.grad(ada_pool2d(x, 2).sum(), x)[0].isfinite().all()
+
+
+def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
+    x, tiny = torch.rand(1, 2, 8, 8), torch.finfo(torch.float32).smallest_normal
+
+    def gradient(scale):
+        scaled = (x * scale).requires_grad_()
+        assert torch.autograd.grad(ada_pool2d(scaled, 2).sum(), scaled)[0].isfinite().all()
+        return torch.autograd.grad(dice(scaled).sum(), scaled)[0]
+
+    for scale in (tiny, tiny / 2**8):
+        assert_close(gradient(scale), gradient(1.0), rtol=1e-2, atol=1e-2)
+
+
+def test_beta_per_location_follows_the_map():
+    op, x = build("ada", 2, size=(8, 6)), torch.randn(2, 2, 8, 6)
+    with torch.no_grad():
+        op.beta.raw.copy_(torch.linspace(-3, 3, 12))
+    beta = torch.linspace(-3, 3, 12).sigmoid().reshape(4, 3)
+    assert_close(op(x), beta * dice(x) + (1 - beta) * soft_pool2d(x, 2))
+    with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
+        op(torch.randn(2, 2, 8, 8))
