@@ -33,34 +33,26 @@ SIZES = ("small", "default", "all")
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``cnnpool bench [SUITE]``; returns the exit status.
-
-    Raises:
-        ValueError: for an unknown operator, a number out of range, a missing device, or a file that
-            cannot be written.
-    """
+    """Run ``cnnpool bench [SUITE]``; returns the exit status. Mistakes are a ValueError of one line."""
     args = parser().parse_args(arguments)
     if (args.threads is not None and args.threads < 1) or args.repeat < 3:
         raise ValueError(f"--threads must be at least 1 and --repeat 3, got {args.threads} and {args.repeat}")
     check_out(args.out)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", args.device):
         raise ValueError(f"--device {args.device}: choose cpu, cuda or cuda:N")
-    if args.rival == "onnx" and args.device != "cpu":
-        raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {args.device}")
 
     if not args.plain:
         share_cores()
-    from cnnpool.bench import machine
+    from cnnpool.bench import measure
 
     threads = args.threads or (None if args.plain else 1)
-    device = machine.prepare(threads, args.device, plain=args.plain)
+    device = measure.prepare(threads, args.device, plain=args.plain)
     command = shlex.join(["cnnpool", "bench", *arguments])
     record(_rows(args, device), args.suite, command, device, args.out)
     return 0
 
 
 def _rows(args: argparse.Namespace, device: "torch.device") -> Iterator[tuple[dict[str, Any], str]]:
-    """Rows of the suite, each with its line for the terminal."""
     from cnnpool.bench import pool
 
     cases, before = pool.cases(args.shapes, args.only, device), ""
@@ -75,7 +67,6 @@ def _rows(args: argparse.Namespace, device: "torch.device") -> Iterator[tuple[di
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool bench``."""
     result = Parser(
         prog="cnnpool bench",
         description=DESCRIPTION,
@@ -91,9 +82,9 @@ def parser() -> Parser:
     result.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
     result.add_argument(
         "--rival",
-        choices=("eager", "compile", "onnx"),
+        choices=("eager", "compile"),
         default="eager",
-        help="as it is (default), by torch.compile, or in ONNX Runtime, on the CPU, forward alone",
+        help="as it is (default), or by torch.compile",
     )
     result.add_argument(
         "--plain",

@@ -1,11 +1,19 @@
-"""Alternating timings, also replayed on a GPU, their ratios, and bytes saved for backward."""
+"""The machine, alternating timings on it, also replayed on a GPU, and bytes saved for backward."""
 
+import datetime
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from cnnpool import __version__
+from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 try:
     import resource
@@ -22,6 +30,47 @@ _broken: list[torch.cuda.CUDAGraph] = []
 TRIES = 3
 BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
 """Seconds and steps per block, which hide the clock's resolution and the wait for a GPU."""
+
+
+def prepare(threads: int | None, device: str, *, plain: bool = False) -> torch.device:
+    """Set up ``device`` with ``threads`` of torch, None for its default, and memory kept unless ``plain``."""
+    chosen = usable(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if not plain:
+        keep_memory()
+    return chosen
+
+
+def facts(device: torch.device) -> dict[str, Any]:
+    """Hardware, versions, commit and date, as in a results file; the GPU only if it was used."""
+    head, dirty = commit()
+    names = ("torch", "numba", "timm", "antialiased-cnns")
+    gpu: dict[str, str | None] = {}
+    if device.type == "cuda":
+        gpu["gpu"] = torch.cuda.get_device_name(device)
+        gpu |= {"cuda": torch.version.cuda, "triton": _version("triton")}
+    return {
+        **gpu,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in names},
+        "cnnpool": __version__,
+        "commit": head and head[:12] + "-dirty" * bool(dirty),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def in_turn(
@@ -43,10 +92,9 @@ def in_turn(
 
 
 def singles(calls: dict[str, Call], count: int) -> dict[str, dict[str, float]]:
-    """Median and 90th percentile of ``count`` single calls of each of ``calls`` on the CPU, in turn.
+    """Median, 90th percentile and page faults of ``count`` single calls of each of ``calls``, in turn.
 
-    ``page_faults`` per call, where the system counts them, come from memory that was returned to it and
-    requested again.
+    Page faults come from memory that was returned to the system and requested again.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     faults = dict.fromkeys(calls, 0)
@@ -115,7 +163,6 @@ def kept_bytes(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of the values of ``tensors``."""
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
@@ -127,11 +174,7 @@ def copying(count: int, device: torch.device = CPU) -> Call:
 
 
 def replays(steps: dict[str, Call]) -> dict[str, Call]:
-    """Calls that replay each of ``steps`` on the current GPU ``STEPS`` times, in the memory of its recording.
-
-    Raises:
-        RuntimeError: if a step cannot be recorded, for example if it waits for the GPU; one line names it.
-    """
+    """Calls that replay each of ``steps`` on the current GPU ``STEPS`` times, in its recording's memory."""
     calls = {}
     for name, step in steps.items():
         try:

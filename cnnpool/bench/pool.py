@@ -1,15 +1,10 @@
-"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts.
-
-Rivals run eagerly, compiled by torch.compile, or, for the forward pass only, in ONNX Runtime.
-"""
+"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts."""
 
 import statistics
-import tempfile
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from cnnpool.bench.measure import (
@@ -35,15 +30,10 @@ SHAPES = {
     "cuda": {"small": ON_GPU[:2], "default": ON_GPU, "all": ON_GPU + MORE_ON_GPU},
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-Runtime = Literal["eager", "compile", "onnx"]
-IN: dict[Runtime, str] = {"eager": "", "compile": ", torch.compile", "onnx": ", ONNX Runtime, forward"}
-"""Suffixes of the names of rivals."""
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 class Case(NamedTuple):
-    """One line of the suite."""
-
     operator: str
     shape: tuple[int, int, int, int]
     dtype: str
@@ -51,11 +41,7 @@ class Case(NamedTuple):
 
 
 def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case]:
-    """All cases of ``shapes``, or those of the operators ``only``, by full name or its first word.
-
-    Raises:
-        ValueError: for an unknown operator.
-    """
+    """All cases of ``shapes``, or those of the operators ``only``, by full name or its first word."""
     known = [*DUELS, *{name.split()[0]: None for name in DUELS}]
     for name in only:
         if name not in known:
@@ -70,19 +56,15 @@ def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case
     ]
 
 
-def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime = "eager") -> dict[str, Any]:
+def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "eager") -> dict[str, Any]:
     """One row of the results: times in milliseconds, ratios, bytes saved; or the reason in ``missing``.
 
     On the CPU also ``single`` calls, timed individually, with their 90th percentile and page faults, and
     ``scaling``, the speed-up of cnnpool over one thread. On a GPU, which must be the current one,
     also the times ``replayed`` from CUDA graphs, without launching.
-
-    Args:
-        rival: how the rival runs. ONNX Runtime has no backward pass: then neither side runs one,
-            and nothing is saved.
     """
     duel = DUELS[case.operator]
-    row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + IN[rival]}
+    row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + ", torch.compile" * (rival == "compile")}
     try:
         theirs = duel.theirs(case.shape[1])
     except ImportError as error:
@@ -91,8 +73,6 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime 
     pair = duel.ours(case.shape[1]), theirs
     ours, theirs = (side.to(x) if isinstance(side, torch.nn.Module) else side for side in pair)
     _agree(case, ours, theirs, x)
-    if rival == "onnx":
-        return row | _forward(ours, theirs, x, repeat)
     if rival == "compile":
         # Recompile for each shape.
         torch.compiler.reset()
@@ -117,62 +97,6 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime 
     if device.type == "cuda":
         return row | _replayed(steps(), repeat, device)
     return row | {"single": singles({name: calls[name] for name in ("ours", "rival")}, 2 * repeat)}
-
-
-def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[str, Any]:
-    """Times of the forward pass on the CPU, the rival in ONNX Runtime."""
-    try:
-        run = session(theirs, x)
-    except MissingError as error:
-        return {"missing": str(error)}
-    with torch.no_grad():
-        copy = copying(nbytes([x, ours(x)]))
-        calls: dict[str, Call] = {"ours": lambda: ours(x), "rival": run, "copy": copy}
-        return {**_figures(in_turn(calls, repeat)), "kept": {"ours": 0, "rival": 0}, "forward": True}
-
-
-class MissingError(Exception):
-    """The reason why a rival cannot be measured here."""
-
-
-class _Module(nn.Module):
-    """A function as the module that the exporter requires."""
-
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
-def session(function: Function, x: Tensor) -> Call:
-    """A call of ONNX Runtime on the CPU that computes ``function(x)``, with as many threads as torch.
-
-    Raises:
-        MissingError: if ONNX Runtime is not installed, or does not support the function or the map.
-    """
-    if x.dtype != torch.float32 or not x.is_contiguous():
-        raise MissingError("ONNX Runtime takes contiguous maps of float32")
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingError(str(error)) from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rival.onnx"
-        try:
-            torch.onnx.export(
-                _Module(function).eval(), (x.detach(),), path, input_names=["x"], dynamo=True, verbose=False
-            )
-        except (torch.onnx.OnnxExporterError, RuntimeError) as error:
-            raise MissingError(f"not exported to ONNX: {str(error).splitlines()[0]}") from None
-        made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    inputs = {"x": x.detach().numpy()}
-    return lambda: made.run(None, inputs)
 
 
 def _figures(seconds: dict[str, list[float]]) -> dict[str, Any]:

@@ -33,12 +33,8 @@ def record(
     device: "torch.device",
     out: Path | None,
 ) -> None:
-    """Print the line of each of ``rows``, and write the rows to ``out`` as JSON as they are measured.
-
-    Raises:
-        ValueError: if ``out`` cannot be written.
-    """
-    from cnnpool.bench import machine
+    """Print the line of each of ``rows``, and write the rows to ``out`` as JSON as they are measured."""
+    from cnnpool.bench import measure
 
     kept = []
     for row, line in rows:
@@ -46,8 +42,8 @@ def record(
         sys.stdout.write(line)
         sys.stdout.flush()
         if out:
-            facts = machine.facts(device)
-            results = {"schema": 1, "suite": suite, "command": command, "machine": facts, "rows": kept}
+            head = {"schema": 1, "suite": suite, "command": command}
+            results = {**head, "machine": measure.facts(device), "rows": kept}
             try:
                 write_text(Path(os.path.realpath(out)), json.dumps(results, indent=1) + "\n")
             except OSError as error:
@@ -57,16 +53,15 @@ def record(
 
 
 def header(gpu: bool = False) -> str:
-    """The column names of ``line``."""
     return tables.line((*NAMES, "kept", "rival keeps", "replayed" * gpu), WIDTHS, WORDS)
 
 
 def line(row: Row) -> str:
-    """One row of the table."""
     case = (row["operator"], shape(row), row["layout"], row["dtype"])
     if "missing" in row:
         return f"{row['operator']}: not measured: {row['missing']}\n"
     speed, ms = row["speedup"], row["ms"]
+    again = row.get("replayed")
     figures = (
         f"{ms['ours']:.3f}",
         f"{ms['rival']:.3f}",
@@ -74,13 +69,12 @@ def line(row: Row) -> str:
         f"[{speed['q1']:.2f} {speed['q3']:.2f}]",
         f"{row['over_bound']['median']:.1f}x",
         *(count(row, who) for who in ("ours", "rival")),
-        replayed(row, "speedup") if "replayed" in row else "",
+        f"{again['speedup']['median']:.2f}x" if again else "-" * ("replayed" in row),
     )
     return tables.line((*case, *figures), WIDTHS, WORDS)
 
 
 def shape(row: Row) -> str:
-    """The map, as NxCxHxW."""
     return "x".join(map(str, row["shape"]))
 
 
@@ -91,8 +85,3 @@ def count(row: Row, who: str) -> str:
         if kept >= size:
             return f"{kept / size:.1f} {unit}"
     return f"{kept} B"
-
-
-def replayed(row: Row, key: str) -> str:
-    """The median of a ratio of steps replayed from CUDA graphs, or a mark that there is none."""
-    return f"{row['replayed'][key]['median']:.2f}x" if row["replayed"] else "-"

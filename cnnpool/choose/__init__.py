@@ -19,11 +19,7 @@ budget may be raised. docs/choose.md says how it decides.
 
 
 def main(arguments: list[str]) -> int:
-    """``cnnpool choose``; returns the exit status.
-
-    Raises:
-        ValueError: for invalid arguments; the message is one line.
-    """
+    """``cnnpool choose``; returns the exit status."""
     asked = parser().parse_intermixed_args(arguments)
     asked.words = arguments
     from cnnpool.system.process import share_cores
@@ -36,7 +32,6 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool choose``."""
     found = Parser(
         prog="cnnpool choose",
         description="Which downsampling for this network and these images, within a budget of time.",

@@ -20,13 +20,7 @@ ROOMS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
 
 
 def overrides_of(label: str) -> tuple[str, ...]:
-    """The ``cnnpool train`` overrides for the candidate NAME+OPTION=VALUE+...
-
-    An option without a room belongs to the operator.
-
-    Raises:
-        ValueError: if an option has no value.
-    """
+    """The overrides of the candidate NAME+OPTION=VALUE+...; the operator's options need no room."""
     name, *options = label.split("+")
     overrides = [f"pool={name}"]
     for option in options:
@@ -39,10 +33,7 @@ def overrides_of(label: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Network:
-    """The network, data and recipe that all candidates share, from a command line.
-
-    ``overrides`` are KEY=VALUE, as typed, except those of ``choose``.
-    """
+    """The network, data and recipe that all candidates share; ``overrides`` are as typed."""
 
     overrides: tuple[str, ...] = ()
     config_dir: Path | None = None
@@ -70,11 +61,7 @@ class Network:
             raise ValueError(f"{line}: {why}")
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
-        """The trainings of a candidate, one per seed, below the folder ``out``.
-
-        Raises:
-            ValueError: in one line, naming the candidate if it is the cause.
-        """
+        """The trainings of a candidate, one per seed, below the folder ``out``."""
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
         folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
         lines = [*DEFAULTS, *own, *overrides_of(label), *more]
@@ -92,11 +79,7 @@ class Network:
         return found
 
     def checked(self, label: str) -> Mapping[str, Any]:
-        """The settings of a candidate's first run, after the checks that a run makes before it reads data.
-
-        Raises:
-            ValueError: in one line, naming the candidate.
-        """
+        """The settings of a candidate's first run, after the checks that a run makes before it reads data."""
         return self.jobs(label, [self.first_seed], Path("outputs"))[0].settings
 
     def home(self) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cnnpool.choose import outputs, page
+from cnnpool.choose import page
 from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import LOG, held, opened
@@ -38,14 +38,7 @@ FEW_IMAGES = 100
 
 
 def choose(arguments: Namespace) -> int:
-    """Run or resume a study; returns the exit status.
-
-    Args:
-        arguments: as parsed by ``cnnpool.choose``.
-
-    Raises:
-        ValueError: in one line, for invalid arguments.
-    """
+    """Run or resume a study; returns the exit status."""
     own = [line for line in arguments.overrides if line.partition("=")[0].partition(".")[0] == "choose"]
     rest = tuple(line for line in arguments.overrides if line not in own)
     options = options_of(own, arguments.config_dir)
@@ -58,11 +51,7 @@ def choose(arguments: Namespace) -> int:
 
 
 def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
-    """The options, starting from the file that ``choose=NAME`` names.
-
-    Raises:
-        ValueError: for a missing file or an invalid option.
-    """
+    """The options, starting from the file that ``choose=NAME`` names."""
     name = next(
         (line.partition("=")[2] for line in reversed(settings) if line.startswith("choose=")), "default"
     )
@@ -77,11 +66,7 @@ def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
 
 
 def prepare(options: Options, network: Network) -> Study:
-    """Make the study and its folder, after all checks that need no run.
-
-    Raises:
-        ValueError: in one line.
-    """
+    """Make the study and its folder, after all checks that need no run."""
     settings = [network.checked(label) for label in options.pools]
     metric, cost = measures_of(options, settings[0])
     if options.tune and not settings[0]["data"].get("val_size"):
@@ -103,11 +88,7 @@ def prepare(options: Options, network: Network) -> Study:
 
 
 def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure, Measure]:
-    """The measures named by ``choose.metric`` and ``choose.cost``.
-
-    Raises:
-        ValueError: if no probe of the runs measures them, or their better direction does not fit.
-    """
+    """The measures named by ``choose.metric`` and ``choose.cost``."""
     # Imported late: they import torch.
     from cnnpool.probe import PROBES, declared
 
@@ -140,11 +121,7 @@ def _measure(option: str, name: str, short: Mapping[str, str], quantities: Seque
 
 
 def read_images(study: Study) -> None:
-    """Read the images once, so that decoding does not use up the budget, and warn if they are few.
-
-    Raises:
-        ValueError: if they are missing or damaged.
-    """
+    """Read the images once, so that decoding does not use up the budget, and warn if they are few."""
     from cnnpool import data
 
     settings, metric, margin = study.settings, study.metric, study.options.margin
@@ -181,7 +158,7 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
             display.close()
             ending = page.Ending(view, reason, command)
             display.end(ending)
-            report = outputs.write(study, ending)
+            report = page.write(study, ending)
     except Stopped as stop:
         sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
         return stop.status

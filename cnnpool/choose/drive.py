@@ -30,12 +30,7 @@ TUNING_SEED = 1_000_000
 
 
 class Clock:
-    """Within the context, counts the study's time; a separate thread calls ``tick`` twice a second.
-
-    Args:
-        study: its ledger stores the time.
-        tick: updates the display.
-    """
+    """Within the context, counts the time in the study's ledger; a thread calls ``tick`` twice a second."""
 
     def __init__(self, study: Study, tick: Callable[[], None]):
         self._study, self._tick = study, tick
@@ -111,12 +106,7 @@ class Driver:
     run: Callable[[Sequence[Job]], Iterator[Outcome]] = outcomes_of
 
     def drive(self) -> tuple[View, str]:
-        """Run all that is missing; returns the final view and why it ended: ``finished`` or ``budget``.
-
-        Raises:
-            ValueError: if no candidate can run, all for the same reason.
-            Stopped: by a signal.
-        """
+        """Run all that is missing; returns the final view and why it ended: ``finished`` or ``budget``."""
         study = self.study
         if study.options.tune and not self._tune():
             return view(study), "budget"

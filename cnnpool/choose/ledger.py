@@ -24,17 +24,10 @@ Count = Annotated[int, Ge(0), Le(10**9)]
 
 
 class Ledger(BaseModel, strict=True, allow_inf_nan=False):
-    """The file of one study.
+    """The file of one study: its design, which must not change on resuming, and the time it has taken.
 
-    Args:
-        folder: of the study.
-        design: everything that determines how the study ends, in plain JSON; it must not change on resuming.
-        rounds: planned rounds; None until the first one has shown how long a run takes.
-        resolution: the metric's smallest step, determined with ``rounds``.
-        spent_s: seconds that all calls of the study have taken.
-        batch_s: seconds spent on runs.
-        batch_runs: number of these runs.
-        sessions: calls of the command.
+    ``rounds`` are planned, and ``resolution`` is found, when the first round has shown how long a run takes.
+    All ``sessions`` of the command took ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
     """
 
     folder: Path = Field(exclude=True)
@@ -47,11 +40,7 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     sessions: Count = 0
 
     def save(self) -> None:
-        """Write the file atomically.
-
-        Raises:
-            OSError: naming the file.
-        """
+        """Write the file atomically."""
         content = {"schema": SCHEMA, "cnnpool": __version__, **self.model_dump()}
         write_json(self.folder / FILE, content)
 
@@ -61,11 +50,7 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
 
 
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
-    """The ledger of the study in ``folder``, which must be ``held``; a new one if there is none.
-
-    Raises:
-        ValueError: if the folder holds another study, or its file is damaged.
-    """
+    """The ledger of the study in ``folder``, which must be ``held``; a new one if there is none."""
     path = folder / FILE
     found = _read(path, design) if path.exists() else Ledger(folder=folder, design=design)
     found.sessions += 1
@@ -74,11 +59,7 @@ def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
 
 
 def held(folder: Path) -> FileLock:
-    """A lock on the study, which prevents two commands from sharing it; makes the folder.
-
-    Raises:
-        ValueError: if another process holds it, or it cannot be written.
-    """
+    """A lock on the study, which prevents two commands from sharing it; makes the folder."""
     found = lock(folder / layout.LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -42,14 +42,7 @@ def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -
 
 
 class Display:
-    """Within the context, shows a study on ``stream``, and in study.live.json if that is writable.
-
-    ``show`` updates the content, ``tick`` the time.
-
-    Args:
-        study: the study to show.
-        stream: by default the current standard output; a terminal gets the live table.
-    """
+    """Within the context, shows a study on ``stream``, a terminal or a log, and in study.live.json."""
 
     def __init__(self, study: Study, stream: TextIO | None = None):
         self._study, self._stream = study, stream or sys.stdout
@@ -75,7 +68,7 @@ class Display:
             self._log(view)
 
     def end(self, ending: page.Ending) -> None:
-        """Write how the study ended."""
+        """Write how the study ended, for other programs."""
         self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
 
     def _write(self, live: Live) -> None:

@@ -20,20 +20,11 @@ Seconds = Annotated[FiniteFloat, Ge(0)]
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """A study at one moment.
+    """A study at one moment, written at ``time``, in seconds since 1970.
 
-    Args:
-        said: current activity, such as ``round 3 of at most 12``.
-        rounds: number of complete rounds.
-        planned: the most rounds; None until the first one has shown how long a run takes.
-        ended, asked: number of finished runs, and of all runs, of the round or of the tries.
-        spent_s, budget_s: time that the study has taken and may take, in seconds.
-        time: of writing, in seconds since 1970.
-        candidates: the table of candidates, one row each.
-        trained: rounds that each of them has been trained for.
-        left: whether each candidate is still in.
-        gone: candidate, and when and why it was dropped or is out.
-        verdict: the recommendation; empty while the study is running.
+    It ``said`` such as ``round 3 of at most 12``; ``ended`` of the ``asked`` runs of that round are finished.
+    ``candidates`` is their table; each has ``trained`` for so many rounds, and is ``left`` or ``gone``. The
+    ``verdict`` is empty while the study is running.
     """
 
     schema: Literal[1] = 1
@@ -62,16 +53,11 @@ ADAPTER = TypeAdapter(Live)
 
 
 def content(live: Live) -> bytes:
-    """The file's content for ``live``."""
     return json.dumps(asdict(live), indent=1, allow_nan=False).encode()
 
 
 def read(path: Path) -> Live | None:
-    """The study in the file ``path``; None if there is none.
-
-    Raises:
-        DamagedError: if the file was not written by a study.
-    """
+    """The study in the file ``path``; None if there is none."""
     try:
         found = read_bytes(path)
         return None if found is None else ADAPTER.validate_json(found, strict=True)

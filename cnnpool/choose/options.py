@@ -32,9 +32,6 @@ class Options:
         limit: leave out candidates that cost more than this many times the cheapest one; null: none.
         tune: values that each candidate first tries on validation images, as in fit.lr:[0.003,0.01,0.03].
         out: folder of the study; null: named after data, model and settings below the output root.
-
-    Raises:
-        ValueError: naming the option, its value and the legal values.
     """
 
     budget: str = "1h"
@@ -57,20 +54,11 @@ class Options:
 
     @property
     def budget_s(self) -> float:
-        """The budget in seconds."""
         return duration(self.budget)
 
 
 def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
-    """Parse the options of a command line.
-
-    Args:
-        settings: ``choose.KEY=VALUE``; the last one with the same key counts.
-        defaults: values by key.
-
-    Raises:
-        ValueError: in one line, for an unknown key or an invalid value.
-    """
+    """The options, from ``choose.KEY=VALUE`` on top of ``defaults``."""
     values = dict(defaults)
     for setting in settings:
         key, equals, text = setting.removeprefix("choose.").partition("=")
@@ -86,11 +74,7 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
 
 
 def duration(text: str) -> float:
-    """Convert ``90s``, ``30min``, ``1.5h`` or ``1d`` to seconds.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Seconds of ``90s``, ``30min``, ``1.5h`` or ``1d``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     if not found or found[2] not in UNITS or not 0 < float(found[1]) * UNITS[found[2]] <= 366 * 86400:
         raise ValueError(
@@ -100,11 +84,7 @@ def duration(text: str) -> float:
 
 
 def tries(tune: Iterable[str]) -> dict[str, list[str]]:
-    """Key -> the values to try.
-
-    Raises:
-        ValueError: for anything but ``KEY:[VALUE,VALUE,...]``.
-    """
+    """Key -> the values to try, from ``KEY:[VALUE,VALUE,...]``."""
     found = {}
     for one in tune:
         match = TRIES.fullmatch(one.strip())

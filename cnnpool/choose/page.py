@@ -1,13 +1,17 @@
-"""The text of a study: the table of its candidates, its recommendation, and its report."""
+"""A study as text: the table of its candidates, its recommendation, and the files of its report."""
 
 import math
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
+from cnnpool import tables
 from cnnpool.choose.candidates import overrides_of
 from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
@@ -15,8 +19,9 @@ from cnnpool.quantity import fraction
 from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import ran
 from cnnpool.report.measure import Measure
-from cnnpool.report.plots import Plot
-from cnnpool.report.render import rendered
+from cnnpool.report.plots import Plot, plot
+from cnnpool.report.plots.choices import dots
+from cnnpool.report.render import put, rendered
 from cnnpool.report.statistics import Summary, summarise
 from cnnpool.run_folder.results import Results, at_chance
 from cnnpool.system.progress import duration
@@ -90,12 +95,51 @@ def rounds(count: int, kind: str = "") -> str:
 
 
 def best(view: View) -> int | None:
-    """The remaining candidate with the highest mean."""
     return max(view.active, key=lambda i: _mean(view.values[i])) if view.active and view.done else None
 
 
+def write(study: Study, ending: Ending) -> Path:
+    """Write choose.md, choose.html, runs.csv and the figure to the study's folder; returns the page."""
+    folder = study.ledger.folder
+    drawn = plot("values", lambda: _values(study, ending.view))
+    plots = [drawn] if drawn else []
+    files = report(study, ending, plots)
+    if found := _records(study, ending.view):
+        files["runs.csv"] = tables.csv(found)
+    put(files, plots, folder)
+    return folder / "choose.html"
+
+
+def _records(study: Study, view: View) -> list[dict[str, object]]:
+    """One flat record per finished run: candidate, seed, metric, test accuracy, cost, place."""
+    found = []
+    for arm in study.arms:
+        for seed, one in arm.runs(study.seeds).items():
+            value, number = study.metric.read(one.measured), seed - study.first_seed
+            found.append(
+                {
+                    **{"candidate": arm.label, "seed": seed, "round": number + 1},
+                    **{"counted": number < view.done, study.metric.key: None if value != value else value},
+                    **{"test.accuracy": one.accuracy, "wall_s": one.measured.get("cost", {}).get("wall_s")},
+                    "folder": os.path.relpath(arm.home / f"seed{seed}", study.ledger.folder),
+                }
+            )
+    return found
+
+
+def _values(study: Study, view: View) -> tuple[Figure, str] | None:
+    metric = study.metric
+    if not view.done:
+        return None
+    series = {}
+    for arm, row in zip(study.arms, view.values, strict=True):
+        if values := [metric.shown(metric.sense * value) for value in _known(row).tolist()]:
+            series[f"{arm.label} (n={len(values)})"] = values
+    caption = f"{metric.title}: a dot per seed, the mean and its 95 % t interval over seeds."
+    return dots(series, metric.header), caption
+
+
 def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str, str]:
-    """Render choose.md and choose.html."""
     view = ending.view
     runs = [one for arm in study.arms for one in arm.runs(study.seeds).values()]
     where = f" for {runs[0].model['name']} on {runs[0].images_of}" if runs else ""
@@ -146,9 +190,12 @@ def verdict(study: Study, ending: Ending) -> str:
     if not view.active:
         return f"No winner: keep what you have. {ended}"
     left = ", ".join(study.arms[i].label for i in order(view) if i in view.active)
+    remedy = "Choose another choose.out with more time or choose.rounds"
+    if ending.reason == "budget":
+        remedy = "Raise choose.budget, which goes on from here"
     return (
-        f"No winner: keep what you have. Not told apart: {left}. {ended} {_missing(study, view)} "
-        f"{_remedy(study, ending)}"
+        f"No winner: keep what you have. Not told apart: {left}. {ended} {_missing(study, view)} {remedy}, "
+        "or choose a larger choose.margin if so small a difference does not matter."
     )
 
 
@@ -206,13 +253,6 @@ def _missing(study: Study, view: View) -> str:
         return "Missing: more rounds."
     number = f"about {needed:.0f}" if needed <= MOST else f"more than {MOST}"
     return f"Missing: {number} rounds would tell, if means and spread stay as they are."
-
-
-def _remedy(study: Study, ending: Ending) -> str:
-    margin = "choose a larger choose.margin if so small a difference does not matter"
-    if ending.reason == "budget":
-        return f"Raise choose.budget, which goes on from here, or {margin}."
-    return f"Choose another choose.out with more time or choose.rounds, or {margin}."
 
 
 def _enough(study: Study, view: View) -> str:

@@ -29,13 +29,9 @@ Mask = NDArray[np.bool_]
 class Rule:
     """How candidates are compared, fixed before the first run.
 
-    Args:
-        candidates: initial number of candidates, >= 2.
-        rounds: the most rounds of seeds, >= 3.
-        margin: largest difference that does not matter, >= 0, in the metric's unit.
-        resolution: the metric's smallest step, such as one over the number of test images, >= 0. Its
-            rounding variance, resolution^2 / 12, is added to that of the differences, because a few equal
-            differences of so coarse a metric would otherwise seem to have none.
+    ``resolution`` is the metric's smallest step, such as one over the number of test images. Its rounding
+    variance, resolution^2 / 12, is added to that of the differences, because a few equal differences of so
+    coarse a metric would otherwise seem to have none.
     """
 
     candidates: int
@@ -98,11 +94,7 @@ class Course:
 
 
 def follow(values: Array, rule: Rule) -> Course:
-    """Compute the course of many studies under one rule.
-
-    Args:
-        values: (studies, candidates, rounds done), as for :func:`replay`.
-    """
+    """The course of many studies, ``values`` (studies, candidates, rounds done), under one rule."""
     studies, candidates, rounds = values.shape
     shape = (studies, candidates)
     course = Course(
@@ -124,10 +116,9 @@ def follow(values: Array, rule: Rule) -> Course:
 def replay(values: Array, rule: Rule) -> State:
     """The state after all rounds in ``values``: a pure function, so a stopped study resumes exactly.
 
-    Args:
-        values: (candidates, rounds done), higher is better; NaN where a candidate had been dropped or did not
-            finish. Tests of a pair use the rounds that both have; a candidate without any value is neither
-            left nor dropped.
+    Values (candidates, rounds done) are NaN where a candidate had been dropped or did not finish, and higher
+    is better. Tests of a pair use the rounds that both have; a candidate without any value is neither left
+    nor dropped.
     """
     course = follow(values[None], rule)
     left, ended, bound = course.left[0], course.ended[0], course.bound[0]
@@ -143,11 +134,7 @@ def replay(values: Array, rule: Rule) -> State:
 
 
 def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:
-    """The cheapest candidate shown not to be worse, the best if costs are equal; None if there is none.
-
-    Args:
-        costs: cost of each candidate, lower is better.
-    """
+    """The cheapest candidate shown not to be worse, the best of equal costs; None if there is none."""
     return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))), default=None)
 
 
@@ -207,10 +194,6 @@ def levels(rounds: int, level: float) -> tuple[float, ...]:
     neither, so their joint distribution is simulated once (200,000 paths of a fixed seed, relative standard
     error 3 % at a level of 0.005). The levels grow as (round / rounds)^2; Kim & DeMets 1987 describe such
     families.
-
-    Args:
-        rounds: the most rounds, >= 3.
-        level: of the whole sequence, 0..1 (both excluded).
     """
     looks = np.arange(FIRST_ROUND, rounds + 1)
     weights = (looks / rounds) ** SHAPE

@@ -38,12 +38,10 @@ class Study:
 
     @property
     def seeds(self) -> list[int]:
-        """The seed of every possible round."""
         return [self.first_seed + number for number in range(self.options.rounds)]
 
     @property
     def left_s(self) -> float:
-        """Remaining seconds of the budget."""
         return self.options.budget_s - self.ledger.spent_s
 
 
@@ -64,12 +62,10 @@ class View:
 
     @property
     def done(self) -> int:
-        """Number of complete rounds."""
         return int(self.values.shape[1])
 
     @property
     def costs_known(self) -> bool:
-        """Whether the cost of every remaining candidate was measured."""
         return all(math.isfinite(self.costs[i]) for i in self.active)
 
     @property
@@ -82,11 +78,7 @@ class View:
 
 
 def view(study: Study) -> View:
-    """The state of the study, from the finished runs: the same after any stop.
-
-    Raises:
-        ValueError: if the runs do not measure the metric.
-    """
+    """The state of the study, from the finished runs: the same after any stop."""
     costs = tuple(_cost(study, arm) for arm in study.arms)
     out = {i: arm.failed for i, arm in enumerate(study.arms) if arm.failed} | _too_expensive(study, costs)
     values = np.full((len(study.arms), study.options.rounds), np.nan)
@@ -146,11 +138,7 @@ def _finished(state: State, active: Sequence[int], costs: Sequence[float], done:
 
 
 def signed(study: Study, results: Results) -> float:
-    """The metric of a run, negated if lower is better; NaN if it is not a number.
-
-    Raises:
-        ValueError: if the run does not measure it.
-    """
+    """The metric of a run, negated if lower is better; NaN if it is not a number."""
     key, value = study.metric.key, study.metric.read(results.measured)
     if value is None:
         known = [name for name, _ in numbers(results.measured)]
@@ -176,10 +164,7 @@ def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
 
 
 def run_s(study: Study) -> float:
-    """Seconds of the budget that one more run takes.
-
-    Parallel runs take less each than single ones, and a first run that compiles takes more than later ones.
-    """
+    """Seconds of the budget that one more run takes: parallel runs and those after the first take less."""
     first = [one for arm in study.arms for one in arm.runs([study.first_seed]).values()]
     walls = [wall for one in first if (wall := one.measured.get("cost", {}).get("wall_s")) is not None]
     if not walls:

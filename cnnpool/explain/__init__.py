@@ -12,7 +12,6 @@ from cnnpool.system.next_command import next_lines
 from cnnpool.system.progress import loading
 
 if TYPE_CHECKING:
-    from cnnpool.explain.example import Example
     from cnnpool.explain.operator import Room
 
 EXAMPLES = """\
@@ -30,12 +29,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: list[str]) -> int:
-    """``cnnpool explain [OPERATOR] [KEY=VALUE ...] [--values ROWS] [--image FILE]``; returns the exit status.
-
-    Raises:
-        ValueError: for an unknown operator or option, a value out of range, invalid images, or a
-            picture that cannot be written.
-    """
+    """``cnnpool explain``; returns the exit status. Mistakes are a ValueError of one line."""
     args = parser().parse_intermixed_args(arguments)
     room, word, options = chosen(args.words)
     picture = _picture(args.image) if args.image else None
@@ -54,7 +48,13 @@ def main(arguments: list[str]) -> int:
     shown = example(name, images, where, **options)
     sys.stdout.write(f"{text(shown)}\n{options_text(where, name)}")
     if picture:
-        _save(picture, shown)
+        from cnnpool.explain.picture import figure
+
+        try:
+            figure(shown).savefig(picture, dpi=120)
+        except OSError as error:
+            raise ValueError(f"--image {picture}: {error}") from None
+        sys.stdout.write(f"wrote {picture}\n")
     prefix = f"{where}=" if room else ""
     sys.stdout.write(f"\nask more:\n{_more(prefix + name, options_of(entry_of(where, name)))}\n")
     given = [word for word in args.words if "=" in word and word.partition("=")[0] not in ROOMS]
@@ -67,7 +67,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _more(operator: str, options: Iterable[str]) -> str:
-    """Further questions, as commands with their results."""
     own = {"kernel_size": "kernel_size=3 stride=1", "ties": "ties=split"}
     shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
     rows = [(f"{operator} {words}", shows[key]) for key, words in own.items() if key in options]
@@ -81,7 +80,6 @@ def _more(operator: str, options: Iterable[str]) -> str:
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool explain``."""
     result = Parser(
         prog="cnnpool explain",
         usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--batch] [--values ROWS] [--image FILE] | --list",
@@ -102,11 +100,7 @@ def parser() -> Parser:
 
 
 def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
-    """(room, operator, options) of ``max kernel_size=3``, or of ``readout=gem p=4``.
-
-    Raises:
-        ValueError: for a second operator.
-    """
+    """(room, operator, options) of ``max kernel_size=3``, or of ``readout=gem p=4``."""
     names = [word for word in words if "=" not in word]
     given = dict(assignment(word) for word in words if "=" in word)
     rooms = [room for room in ROOMS if room in given]
@@ -119,29 +113,14 @@ def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
 
 
 def _bare(option: str) -> str:
-    """An option without the room that may precede it."""
     return option.removeprefix("pool.").removeprefix("readout.")
 
 
 def _picture(path: Path) -> Path:
-    """The file to draw to; refused before any computation if it cannot be written.
-
-    Raises:
-        ValueError: for an extension that is not a picture's, or a missing folder.
-    """
+    """The file to draw to; refused before any computation if it cannot be written."""
     path = path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix.lower() not in PICTURES:
         raise ValueError(f"--image {path}: give a file that ends in {', '.join(PICTURES)}")
     if not path.parent.is_dir():
         raise ValueError(f"--image {path}: there is no folder {path.parent}")
     return path
-
-
-def _save(path: Path, shown: "Example") -> None:
-    from cnnpool.explain.picture import figure
-
-    try:
-        figure(shown).savefig(path, dpi=120)
-    except OSError as error:
-        raise ValueError(f"--image {path}: {error}") from None
-    sys.stdout.write(f"wrote {path}\n")

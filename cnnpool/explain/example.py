@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,7 @@ READABLE: dict[str, dict[str, object]] = {
     "flatten": {"hidden": 0},
     "lps": {"tau": 20.0},
 }
-"""Options that differ from the defaults, for an example that is easier to read."""
+"""Options other than the defaults, which are easier to read."""
 MOST_OUTPUTS = 256
 SEED = 0
 """Seed of weights and draws."""
@@ -34,87 +33,62 @@ NOISE = 1e-12
 PROBES = 128
 
 
-class Tie(NamedTuple):
-    """Equal inputs of a window whose value is the output, and those of them that receive the gradient."""
-
-    value: float
-    equals: list[tuple[int, int]]
-    winners: list[tuple[int, int]]
-
-    @property
-    def rule(self) -> str:
-        """first, last or split, by the observed gradient."""
-        if self.winners == self.equals:
-            return "split"
-        ends = {self.equals[0]: "first", self.equals[-1]: "last"}
-        return ends.get(self.winners[0], "other") if len(self.winners) == 1 else "other"
+DRAWN = f"One draw of training mode, seed {SEED}; another seed gives another y, evaluation draws nothing."
 
 
-def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> Tie | None:
-    """The tie that decides which input receives the gradient of one output, if any; all maps are (H, W)."""
+def number(value: float | Tensor) -> str:
+    """Four digits: 4, 0.0625, -1.333."""
+    return f"{round(float(value), 9) + 0.0:.4g}"
+
+
+def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> str:
+    """The equal inputs that an output is one of, and which of them get its gradient, in words; or empty."""
     equal = window & (image == output)
     if equal.sum() < 2 or not derivative.any() or derivative[~equal].any():
-        return None
-    places = [tuple(place) for place in equal.nonzero().tolist()]
-    return Tie(output, places, [place for place in places if derivative[place]])
+        return ""
+    places = equal.nonzero().tolist()
+    winners = [place for place in places if derivative[tuple(place)]]
+    rules = {"first": places[:1], "last": places[-1:], "split": places}
+    rule = next((rule for rule, wins in rules.items() if wins == winners), "other")
+    every, won = (" and ".join(f"({i},{j})" for i, j in some) for some in (places, winners))
+    return f"tie: {number(output)} at {every}; rule {rule}: {won}"
 
 
-class Phase(NamedTuple):
-    """One way to subsample an image: its first pixel, its strides, and its weight in the operator."""
+def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
+    """Of each sample a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing.
 
-    start: tuple[int, int]
-    stride: tuple[int, int]
-    score: float | None
-    weight: float
-
-
-def phases(operator: nn.Module, images: Tensor) -> tuple[str, list[list[Phase]]]:
-    """The score of phases in words, and the phases of each sample; empty for an operator without phases.
-
-    The weight is 1 for the selected phase and 0 for the others, or the share of each in a mixture. Reads
-    the sampling of the latest forward pass, so ``keep_phase`` must have been set before it.
+    ``keep_phase`` must have been set before the latest forward pass, whose sampling is read.
     """
     if not isinstance(operator, PolyphasePool2d):
-        return "", []
-    whole, stride = complete(images, operator.stride), operator.stride
+        return []
+    whole, (down, across) = complete(images, operator.stride), operator.stride
     assert operator.phase is not None
     weights = operator.phase.detach()
     if not weights.is_floating_point():
-        weights = nn.functional.one_hot(weights, stride[0] * stride[1])
-    weights = weights.flatten(1)
-    label, scores = "", [[None] * weights.shape[1]] * len(images)
+        weights = nn.functional.one_hot(weights, down * across)
+    label, scores = "", weights
     if isinstance(operator, ApsPool2d):
-        parts = torch.stack(components(whole, stride), 1).flatten(2)
-        label, scores = f"||x_k||_{operator.p:g}", torch.linalg.vector_norm(parts, operator.p, 2).tolist()
+        parts = torch.stack(components(whole, operator.stride), 1).flatten(2)
+        label, scores = f"||x_k||_{operator.p:g} = ", torch.linalg.vector_norm(parts, operator.p, 2)
     elif isinstance(operator, LpsPool2d):
-        label, scores = "logit", operator.logits(whole).tolist()
-    return label, [
-        [
-            Phase(divmod(k, stride[1]), stride, score, weight)
-            for k, (score, weight) in enumerate(zip(sample, row, strict=True))
-        ]
-        for sample, row in zip(scores, weights.tolist(), strict=True)
-    ]
+        label, scores = "logit = ", operator.logits(whole)
+
+    def text(k: int, weight: float, score: float) -> str:
+        share = "kept" if weight == 1 else f"weight {number(weight)}" if weight or not label else ""
+        parts = [f"{label}{number(score)}"] * bool(label) + [share] * bool(share)
+        return f"x[{k // across}::{down},{k % across}::{across}]: {', '.join(parts)}"
+
+    rows = zip(weights.flatten(1).tolist(), scores.flatten(1).tolist(), strict=True)
+    return [[text(k, *both) for k, both in enumerate(zip(*row, strict=True))] for row in rows]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One operator on a batch of images, forward and backward.
+    """One operator on images x, (N, 1, H, W), with outputs y, (N, 1, h, w); a readout's are (N, 1, 1, D).
 
-    Args:
-        title: the operator with its options.
-        formula: formula of one output.
-        facts: gradient, shift and paper, as the operator declares them.
-        images: the inputs x, (N, 1, H, W).
-        outputs: y, (N, 1, h, w); a readout's vector is (N, 1, 1, D).
-        evaluated: y in evaluation mode, if the example shows one draw of training mode; else None.
-        upstream: gradient of each sample's own loss L_n with respect to its y, same shape.
-        gradients: gradient of each sample's own loss L_n with respect to its x, (N, 1, H, W).
-        derivatives: dy/dx of every output, (N, h*w, H, W).
-        windows: the inputs that an output can depend on, bool, same shape as ``derivatives``.
-        weights: the operator's own parameters, by name.
-        score: the criterion for choosing phases, for an operator that subsamples.
-        phases: phases of each sample, for an operator that subsamples.
+    ``evaluated`` is y in evaluation mode, if the example shows one draw of training mode. ``upstream`` and
+    ``gradients`` are those of each sample's own loss L_n with respect to its y and x, ``derivatives`` dy/dx
+    of every output, (N, h*w, H, W), and ``windows``, bool, the inputs that it can depend on.
     """
 
     title: str
@@ -128,23 +102,12 @@ class Example:
     derivatives: Tensor
     windows: Tensor
     weights: dict[str, Tensor]
-    score: str
-    phases: list[list[Phase]]
+    phases: list[list[str]]
 
     @property
     def weight_gradients(self) -> Tensor:
         """Per sample, (N,): dL_n/dw for a weight w that scales the image, x = w * image, at w = 1."""
         return (self.gradients * self.images).sum((1, 2, 3))
-
-    @property
-    def batch_upstream(self) -> Tensor:
-        """Gradient of the batch's loss, the mean of the L_n, with respect to y: ``upstream`` / N."""
-        return self.upstream / len(self.images)
-
-    @property
-    def batch_gradients(self) -> Tensor:
-        """Gradient of the batch's loss, the mean of the L_n, with respect to x: ``gradients`` / N."""
-        return self.gradients / len(self.images)
 
     def chooses(self, n: int, index: int) -> bool:
         """Whether the gradient of output ``index`` of sample ``n`` goes only to a part of its window."""
@@ -152,10 +115,10 @@ class Example:
         window = self.windows[n, index]
         return bool(not (reached & ~window).any() and (window & ~reached).any())
 
-    def tie(self, n: int, index: int) -> Tie | None:
-        """The tie in the window of output ``index`` of sample ``n``; None if chance or phases decide."""
+    def tie(self, n: int, index: int) -> str:
+        """The tie in the window of output ``index`` of sample ``n``; empty if chance or phases decide."""
         if self.evaluated is not None or self.phases:
-            return None
+            return ""
         output = self.outputs[n].flatten()[index].item()
         return tie(self.images[n, 0], self.windows[n, index], output, self.derivatives[n, index])
 
@@ -164,16 +127,7 @@ def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **o
     """The worked example of the operator or readout called ``name``.
 
     An operator that draws is shown in training mode, with one draw of seed ``SEED``. The caller's random
-    generators are not affected.
-
-    Args:
-        name: name of an operator or a readout; if both exist, the operator.
-        images: float64, (N, 1, H, W).
-        room: ``pool`` or ``readout``, to search only there.
-        options: options of the operator.
-
-    Raises:
-        ValueError: in one line, for an unknown name or option, or one that does not fit the images.
+    generators are not affected. ``images`` are float64, (N, 1, H, W); without ``room`` operators come first.
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -198,13 +152,12 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
     inputs = images.clone().requires_grad_()
     outputs = forward(operator, inputs)
     if outputs[0].numel() > MOST_OUTPUTS:
-        raise ValueError(
-            f"{name}: {outputs[0].numel():,} outputs are too many to explain: at most {MOST_OUTPUTS}"
-        )
+        many = f"{outputs[0].numel():,} outputs"
+        raise ValueError(f"{name}: {many} are too many to explain: at most {MOST_OUTPUTS}")
     upstream = 1.0 + torch.arange(outputs[0].numel(), dtype=torch.float64).reshape(outputs[0].shape)
     (gradients,) = torch.autograd.grad(outputs, inputs, upstream.expand_as(outputs))
     with torch.no_grad():
-        score, parts = phases(operator, images)
+        parts = phases(operator, images)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
     return Example(
         title=f"{name} ({settings})" if settings else name,
@@ -221,7 +174,6 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         derivatives=derivatives(operator, images),
         windows=windows(operator, images.shape),
         weights={key: value.detach() for key, value in operator.named_parameters()},
-        score=score,
         phases=parts,
     )
 

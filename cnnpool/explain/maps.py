@@ -45,19 +45,14 @@ def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
 
 
 def winner_panels(gradient: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[float]]:
-    """Title -> shares for ``winner_figure``, from the section ``gradient`` of a run's results.
-
-    Windows with a single maximum, whose winner the image decides, separate from tied ones, whose winner the
-    tie rule decides; combined for results that do not separate them.
-    """
+    """Title -> shares for ``winner_figure``: windows that the image decides apart from tied ones."""
     kinds = {"winners_untied": "untied windows won (%)", "winners_tied": "tied windows won (%)"}
-    panels: dict[str, Sequence[float]] = {}
-    for stage, one in gradient.items():
-        parts = {f"{stage}:\n{words}": one[kind] for kind, words in kinds.items() if kind in one}
-        if not parts and "winners" in one:
-            parts = {f"{stage}:\nwindows won (%)": one["winners"]}
-        panels |= parts
-    return panels
+    return {
+        f"{stage}:\n{words}": one[kind]
+        for stage, one in gradient.items()
+        for kind, words in kinds.items()
+        if kind in one
+    }
 
 
 def winner_figure(panels: Mapping[str, Sequence[float]]) -> "Figure":

@@ -36,11 +36,7 @@ FIRST = ("max", "avg", "blur", "max_blur", "strided")
 def build(
     room: Room, name: str, size: tuple[int, int], options: Mapping[str, object] | None = None
 ) -> nn.Module:
-    """The operator or readout called ``name`` for images of one channel and (H, W) = ``size``.
-
-    Raises:
-        ValueError: for an unknown option, or a value out of range.
-    """
+    """The operator or readout called ``name`` for images of one channel and (H, W) = ``size``."""
     for key, value in (options or {}).items():
         parts = value if isinstance(value, tuple) else (value,)
         if any(isinstance(part, int) and part > LARGEST for part in parts):
@@ -51,28 +47,22 @@ def build(
 
 
 def found(word: str, room: Room | None = None) -> tuple[Room, str]:
-    """Room and name of the operator or readout that ``word`` means; the given ``room`` is searched first.
-
-    ``maxpool``, ``MaxPool2d`` and ``max pooling`` mean ``max``. Operators precede readouts of the same name.
-
-    Raises:
-        ValueError: for an unknown name; the message suggests the nearest.
-    """
+    """Room and name that ``word`` means: ``maxpool``, ``MaxPool2d`` and ``max pooling`` are ``max``."""
     names = {one: registry.names(*ROOMS[one]) for one in ROOMS if room in (None, one)}
     for one, known in names.items():
         if word in known:
             return one, word
     for one, known in names.items():
-        spelt = {_plain(spelling): name for name in reversed(known) for spelling in _spellings(one, name)}
-        if _plain(word) in spelt:
-            return one, spelt[_plain(word)]
+        for name in known:
+            own = ROOMS[one][0].get(name)
+            if _plain(word) in map(_plain, [name, f"{name}_pool", *([own.__name__] if own else [])]):
+                return one, name
     kind = "readout" if room == "readout" else "operator"
     every = [name for known in names.values() for name in known]
     raise ValueError(f"no {kind} named {word!r}; {registry.did_you_mean(word, every)}")
 
 
 def entry_of(room: Room, name: str) -> Any:
-    """The class of an operator or readout."""
     return registry.lookup(*ROOMS[room], name)
 
 
@@ -92,11 +82,6 @@ def listing() -> str:
         f"{title}\n{textwrap.fill('  '.join(names), 100, initial_indent='  ', subsequent_indent='  ')}\n"
         for title, names in groups.items()
     )
-
-
-def _spellings(room: Room, name: str) -> list[str]:
-    own = ROOMS[room][0].get(name)
-    return [name, f"{name}_pool", *([own.__name__] if own else [])]
 
 
 def _plain(word: str) -> str:
@@ -122,11 +107,7 @@ def shown(value: object) -> str:
 
 
 def batch(texts: list[str]) -> Tensor:
-    """Images (N, 1, H, W), float64, from texts such as ``1 2; 3 4``: rows end in semicolons.
-
-    Raises:
-        ValueError: in one line, for text that is no matrix of finite numbers, too large, or of another size.
-    """
+    """Images (N, 1, H, W), float64, from texts such as ``1 2; 3 4``: rows end in semicolons."""
     if len(texts) > MOST_IMAGES:
         raise ValueError(f"--values: at most {MOST_IMAGES} images, got {len(texts)}")
     images = [_image(text) for text in texts]

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from cnnpool.explain.example import Example
-from cnnpool.explain.text import drawn, number, phase, tied
+from cnnpool.explain.example import DRAWN, Example, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +62,6 @@ def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
 
 
 def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, high: float) -> None:
-    """Draw a matrix with its numbers in the cells."""
     image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     longest = max(len(number(value)) for value in values.flatten())
     size = "medium" if longest < 7 else "small"
@@ -85,11 +83,11 @@ def _foot(example: Example) -> list[str]:
     for n, index in places:
         if tie := example.tie(n, index):
             row, column = divmod(index, example.outputs.shape[-1])
-            lines.append(f"Sample {n + 1}, y[{row},{column}]: {tied(tie)}.")
+            lines.append(f"Sample {n + 1}, y[{row},{column}]: {tie}.")
     for n, parts in enumerate(example.phases, start=1):
-        lines.append(f"Sample {n}: " + "   ".join(phase(part, example.score) for part in parts))
+        lines.append(f"Sample {n}: " + "   ".join(parts))
     if example.evaluated is not None:
-        lines.append(drawn())
+        lines.append(DRAWN)
     covered = int((example.gradients != 0).any(0).sum())
     lines += [
         _mean(example),

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.explain.example import SEED, Example, Phase, Tie
+from cnnpool.explain.example import DRAWN, Example, number
 
 WIDTH = 100
 """Most characters per line of grids."""
@@ -17,7 +17,7 @@ def text(example: Example) -> str:
     for name, weight in example.weights.items():
         lines += [f"{name} = [{', '.join(map(number, weight.flatten()))}]"]
     if example.evaluated is not None:
-        lines += ["", drawn()]
+        lines += ["", DRAWN]
     lines.append("")
     several = len(example.images) > 1
     for n in range(len(example.images)):
@@ -26,35 +26,13 @@ def text(example: Example) -> str:
     return "\n".join(lines + (_batch(example) if several else [])).rstrip() + "\n"
 
 
-def drawn() -> str:
-    """Note that the output is one random draw."""
-    return f"One draw of training mode, seed {SEED}; another seed gives another y, evaluation draws nothing."
-
-
-def tied(tie: Tie) -> str:
-    """The equal inputs, and those of them that receive the gradient."""
-    winners = f"rule {tie.rule}: {_places(tie.winners)}"
-    return f"tie: {number(tie.value)} at {_places(tie.equals)}; {winners}"
-
-
-def phase(one: Phase, score: str) -> str:
-    """x[1::2,0::2]: ||x_k||_2 = 4.69, kept."""
-    (i, j), (down, across) = one.start, one.stride
-    parts = [f"{score} = {number(one.score)}"] if one.score is not None else []
-    if one.weight == 1:
-        parts.append("kept")
-    elif one.weight:
-        parts.append(f"weight {number(one.weight)}")
-    return f"x[{i}::{down},{j}::{across}]: {', '.join(parts) or 'weight 0'}"
-
-
 def _forward(example: Example, n: int) -> list[str]:
     titles, grids = ["x", "y"], [example.images[n, 0], example.outputs[n, 0]]
     if example.evaluated is not None:
         titles, grids = ["x", "y (this draw)", "y (evaluation)"], [*grids, example.evaluated[n, 0]]
     lines = side_by_side(titles, grids)
     if example.phases:
-        lines += ["", "the phases x_k:", *(f"  {phase(one, example.score)}" for one in example.phases[n])]
+        lines += ["", "the phases x_k:", *(f"  {one}" for one in example.phases[n])]
     if example.derivatives[n].flatten(1).count_nonzero(1).max() > FEW:
         return [*lines, "", "dy/dx of each output:", *_grids(example, n)]
     lines += ["", "each output and the inputs it depends on (dy/dx in brackets):"]
@@ -73,7 +51,7 @@ def _grids(example: Example, n: int) -> list[str]:
         last = slice(start, start + together)
         lines += side_by_side(names[last], list(example.derivatives[n][last]))
     ties = [(name, example.tie(n, index)) for index, name in enumerate(names)]
-    return lines + [f"{name[1:-3]}: {tied(tie)}" for name, tie in ties if tie]
+    return lines + [f"{name[1:-3]}: {tie}" for name, tie in ties if tie]
 
 
 def _output(example: Example, n: int, index: int) -> str:
@@ -92,12 +70,8 @@ def _output(example: Example, n: int, index: int) -> str:
         ]
         message.append(f"of window [{'; '.join(rows)}]")
     if tie := example.tie(n, index):
-        message.append(tied(tie))
+        message.append(tie)
     return "  ".join(message)
-
-
-def _places(places: list[tuple[int, int]]) -> str:
-    return " and ".join(f"({i},{j})" for i, j in places)
 
 
 def _backward(example: Example, n: int) -> list[str]:
@@ -113,24 +87,16 @@ def _backward(example: Example, n: int) -> list[str]:
 
 
 def _batch(example: Example) -> list[str]:
-    covered = int((example.gradients != 0).any(0).sum())
-    return [
-        "-- the batch: where 1/N enters --",
-        *_mean_loss(example),
-        f"Positions that get gradient from at least one sample: {covered} of {example.images[0].numel()}",
-    ]
-
-
-def _mean_loss(example: Example) -> list[str]:
-    count = len(example.images)
+    count, covered = len(example.images), int((example.gradients != 0).any(0).sum())
     losses = " + ".join(f"L_{n + 1}" for n in range(count))
     lines = [
+        "-- the batch: where 1/N enters --",
         f"The loss of a batch is the mean over its samples, L = ({losses}) / {count} (reduction='mean').",
         f"So 1/N = 1/{count} enters once, at the loss, and is in every gradient that comes back from it:",
     ]
     for n in range(count):
         titles = [f"dL/dy = dL_{n + 1}/dy / {count}", f"dL/dx = dL_{n + 1}/dx / {count}"]
-        grids = [example.batch_upstream[n, 0], example.batch_gradients[n, 0]]
+        grids = [example.upstream[n, 0] / count, example.gradients[n, 0] / count]
         lines += [f"sample {n + 1}", *(f"  {line}" for line in side_by_side(titles, grids))]
     per_sample = [number(value) for value in example.weight_gradients]
     total = float(example.weight_gradients.sum())
@@ -141,6 +107,7 @@ def _mean_loss(example: Example) -> list[str]:
         "added up where they share a weight. With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
         f"  {shares}   sum: {number(total / count)}, the mean over the samples",
         f"With reduction='sum' there is no 1/N, and dL/dw = {number(total)}.",
+        f"Positions that get gradient from at least one sample: {covered} of {example.images[0].numel()}",
     ]
 
 
@@ -157,8 +124,3 @@ def side_by_side(titles: list[str], grids: list[Tensor]) -> list[str]:
     for block in blocks:
         block += [" " * len(block[0])] * (height - len(block))
     return ["   ".join(parts).rstrip() for parts in zip(*blocks, strict=True)]
-
-
-def number(value: float | Tensor) -> str:
-    """Four digits: 4, 0.0625, -1.333."""
-    return f"{round(float(value), 9) + 0.0:.4g}"

@@ -23,11 +23,7 @@ a folder within that of the first.
 
 
 def main(arguments: list[str]) -> int:
-    """``cnnpool probe MODEL``; returns the exit status.
-
-    Raises:
-        ValueError: for an unusable model, data set or setting; the message is one line.
-    """
+    """``cnnpool probe MODEL``; returns the exit status. Mistakes are a ValueError of one line."""
     asked = parser().parse_args(arguments)
 
     # torch and torchvision would make --help slow.
@@ -38,7 +34,6 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool probe``."""
     found = Parser(
         prog="cnnpool probe",
         description="Measure an existing model without training it.",

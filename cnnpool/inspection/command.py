@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,15 +46,7 @@ USUAL = "gradient,invariance,equivariance,aliasing,heat_map,sensitivity,receptiv
 
 
 def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
-    """Build, measure, optionally swap and measure again, print, write.
-
-    Args:
-        asked: the parsed arguments.
-        arguments: the arguments as typed.
-
-    Raises:
-        ValueError: for anything unusable.
-    """
+    """Build, measure, optionally swap and measure again, print, write."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     for name in ("samples", "size"):
         if getattr(asked, name) is not None and getattr(asked, name) < 2:
@@ -76,20 +68,19 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     if asked.swap is None:
         if asked.swap_set or asked.where:
             raise ValueError("--swap-set and --where need --swap")
-        before = examination.of(built.model)
-        sys.stdout.write(report(before.results, width))
-        written = before.write(folder)
+        before, written = examination.of(built.model, folder)
+        sys.stdout.write(report(before, width))
         after_this = ("cnnpool", "probe", *arguments, "--swap", "max_blur")
     else:
         swapped, changes = exchange(subject, built, dataset, images, asked)
-        within = folder_of(str(folder / name_of(asked)), asked.model)
+        extra = sorted([*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])])
+        within = folder_of(str(folder / word("+".join([asked.swap, *extra]))), asked.model)
         log.info("as built:")
-        before = examination.of(built.model)
-        written = before.write(folder)
+        before, written = examination.of(built.model, folder)
         log.info("with %s:", asked.swap)
-        after = examination.of(swapped, changes)
-        sys.stdout.write(side_by_side(before.results, after.results, width, whole=asked.all))
-        written += after.write(within)
+        after, more = examination.of(swapped, within, changes)
+        sys.stdout.write(side_by_side(before, after, width, whole=asked.all))
+        written += more
         after_this = ("cnnpool", "compare", from_here(folder))
     for at in dict.fromkeys(path.parent for path in written):
         names = ", ".join(path.name for path in written if path.parent == at)
@@ -101,11 +92,7 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
 def exchange(
     subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
-    """A second model like ``built`` with the replacement of ``--swap``.
-
-    Raises:
-        ValueError: if it cannot be made.
-    """
+    """A second model like ``built`` with the replacement of ``--swap``."""
     options = dict(map(assignment, asked.swap_set))
     if "example" in options or "where" in options:
         raise ValueError(f"{asked.swap} has no such option: example or where (see --where)")
@@ -118,42 +105,11 @@ def exchange(
     return model, swap(model, asked.swap, example=images.images[:1], where=asked.where, **options)
 
 
-class Examined(NamedTuple):
-    """A measured model."""
-
-    results: Results
-    model: nn.Module
-    stages: Mapping[str, nn.Module]
-    batch: Batch
-    """The images used for the measurement."""
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write results.json atomically, and the pictures; returns the written files.
-
-        Raises:
-            ValueError: if it cannot be written.
-        """
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            written = results.write(folder, dataclasses.replace(self.results, finished=finished))
-        except OSError as error:
-            raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None
-        with Progress("drawing pictures"):
-            return [written, *draw(folder, self.model, self.stages, self.batch, self.results)]
-
-
 @dataclass(frozen=True)
 class Examination:
-    """A model, its images, and the probes.
+    """A model, its images and the probes.
 
-    Args:
-        asked: the arguments of the command.
-        subject: the requested model.
-        built: the same with its weights.
-        dataset: source of the images.
-        images: the images that the model takes.
-        labels: why the labels are the built model's predictions; empty if they are the data set's.
-        probes: by name.
+    ``labels`` says why the labels are the built model's predictions; empty if they are the data set's.
     """
 
     asked: argparse.Namespace
@@ -164,12 +120,10 @@ class Examination:
     labels: str
     probes: Mapping[str, Probe]
 
-    def of(self, model: nn.Module, changes: Sequence[Change] = ()) -> Examined:
-        """Measure ``model``: the built one, or one like it after ``changes``.
-
-        Raises:
-            ValueError: if the model does not run on the images.
-        """
+    def of(
+        self, model: nn.Module, folder: Path, changes: Sequence[Change] = ()
+    ) -> tuple[Results, list[Path]]:
+        """Measure the built ``model``, or one like it after ``changes``; returns the files written, too."""
         device = usable(self.asked.device)
         model = model.to(device)
         batch, labels = self.images, self.labels
@@ -195,8 +149,14 @@ class Examination:
             measured=measured,
             quantities=records(declared(self.probes.values()), measured),
             environment=environment(torch.device(device)),
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        return Examined(described, model, stages, batch)
+        try:
+            written = results.write(folder, described)
+        except OSError as error:
+            raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None
+        with Progress("drawing pictures"):
+            return described, [written, *draw(folder, model, stages, batch, described)]
 
     def _facts(self, changes: Sequence[Change], more: Mapping[str, str]) -> Results:
         """The examined model, described as a run's results.json describes the trained one."""
@@ -238,24 +198,12 @@ def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch
     outputs = outputs_of(model, batch.images[:2]).shape[1]
     if outputs == dataset.num_classes:
         return batch, ""
-    labels = outputs_of(model, batch.images).argmax(1)
-    return batch._replace(labels=labels), (
-        f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
-    )
-
-
-def name_of(asked: argparse.Namespace) -> str:
-    """The choice of ``--swap`` as one word: ``max_blur+filter_size=5``."""
-    extra = [*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])]
-    return word("+".join([asked.swap, *sorted(extra)]))
+    why = f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
+    return batch._replace(labels=outputs_of(model, batch.images).argmax(1)), why
 
 
 def build_probes(names: str | None, settings: Sequence[str], samples: int | None) -> dict[str, Probe]:
-    """The requested probes, with options that count images limited to ``samples``.
-
-    Raises:
-        ValueError: for an unknown probe or option, or a value out of range.
-    """
+    """The requested probes, with options that count images limited to ``samples``."""
     chosen = list(PROBES) if names == "all" else (names or USUAL).split(",")
     options: dict[str, dict[str, Any]] = {}
     for name in chosen:
@@ -286,11 +234,7 @@ def measure(
 
 
 def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
-    """The model's logits (N, K) for a few images.
-
-    Raises:
-        ValueError: if it fails on them or returns anything else.
-    """
+    """The model's logits (N, K) for a few images; a ValueError if it fails on them or returns others."""
     try:
         found = logits(model, images)
     except NoLogitsError:
@@ -305,11 +249,7 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def folder_of(out: str | None, name: str) -> Path:
-    """The folder to write to, made if needed.
-
-    Raises:
-        ValueError: if it contains a training run or cannot be made.
-    """
+    """The folder to write to, made if needed; a ValueError if it contains a training run."""
     folder = Path(out) if out else Path("outputs", "probe", word(name.strip("./")))
     try:
         folder.mkdir(parents=True, exist_ok=True)

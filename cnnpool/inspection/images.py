@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from cnnpool import data
@@ -32,9 +32,6 @@ def read_data(
     """The requested data set, else the one the model was trained on, else digits.
 
     If the data set's size can be chosen, images are resized to ``size``, else to that of the weights.
-
-    Raises:
-        ValueError: if it is unknown, its files are missing or damaged, or it needs a size.
     """
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
@@ -60,17 +57,12 @@ def read_data(
 def batch(
     dataset: Dataset, model: nn.Module, subject: Subject, *, samples: int | None, size: int | None
 ) -> Batch:
-    """Test images for ``model``: stratified and shuffled, so the first n are representative for any n.
-
-    Grey images are repeated for a model of several channels; ``size`` enlarges or shrinks them (bilinear).
-
-    Raises:
-        ValueError: if the model takes images with other channels.
-    """
+    """Test images for ``model``, stratified and shuffled; grey ones are repeated for several channels."""
     split = dataset.test
     chosen = split.take(stratified(split.labels, seed=0)[: min(samples or SAMPLES, SAMPLES)])
     images = centre(chosen.images, dataset.size).float() / 255
-    wanted = channels(model) or images.shape[1]
+    convolutions = (module for module in model.modules() if isinstance(module, nn.Conv2d))
+    wanted = next((one.in_channels for one in convolutions), images.shape[1])
     mean, std = (
         torch.tensor(own or theirs)
         for own, theirs in ((subject.mean, dataset.mean), (subject.std, dataset.std))
@@ -84,20 +76,8 @@ def batch(
     if size is not None:
         images = F.interpolate(images, (size, size), mode="bilinear", antialias=True).clamp(0, 1)
     mean, std = (v.expand(wanted) if len(v) == 1 else v for v in (mean, std))
-    return Batch(normalised(images, mean, std), chosen.labels, -mean / std, (1 - mean) / std)
-
-
-def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Images (N, C, H, W) of 0..1 minus ``mean`` (C,), divided by ``std`` (C,)."""
-    return ((images - mean[:, None, None]) / std[:, None, None]).contiguous()
-
-
-def channels(model: nn.Module) -> int | None:
-    """Input channels of the model's first convolution; None if it has none."""
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            return module.in_channels
-    return None
+    normalised = ((images - mean[:, None, None]) / std[:, None, None]).contiguous()
+    return Batch(normalised, chosen.labels, -mean / std, (1 - mean) / std)
 
 
 def draw(

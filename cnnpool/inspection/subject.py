@@ -1,7 +1,4 @@
-"""The model to examine: from a run, a checkpoint, torchvision, timm or the user's own code.
-
-Each is built with its weights and a mark that says whether these were trained.
-"""
+"""The model to examine, its weights, and a mark that says whether these were trained."""
 
 import pkgutil
 import sys
@@ -44,16 +41,7 @@ class Built(NamedTuple):
 
 @dataclass
 class Subject:
-    """A model that is not yet built.
-
-    Args:
-        name: the requested name.
-        build: makes the model for a data set, with its weights.
-        data: name and options of the data set it was trained on, if known.
-        trained: the results of the run it comes from, if any.
-        mean, std: normalisation that the weights were trained with; None for the data set's own.
-        size: H and W, or (H, W), of the images that the weights were published for, in pixels, if known.
-    """
+    """A model not built yet, and the data, run, normalisation and image size of its weights, if known."""
 
     name: str
     build: Callable[[Dataset], Built]
@@ -65,17 +53,7 @@ class Subject:
 
 
 def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
-    """The subject called ``name``: a run, a checkpoint, or a model by a name with a colon.
-
-    Args:
-        name: a folder, a file, ``torchvision:NAME``, ``timm:NAME`` or ``MODULE:FUNCTION``.
-        checkpoint: a file of weights to load.
-        weights: the name of published weights, or a file of them.
-        seed: seed of random weights.
-
-    Raises:
-        ValueError: if it is none of these, or options do not fit it.
-    """
+    """The subject called ``name``: a run, a checkpoint, or a model by a name with a colon."""
     path, (source, _, rest) = Path(name), name.partition(":")
     if weights and (checkpoint or source not in SOURCES):
         raise ValueError("--weights is for models of torchvision and timm, without --checkpoint")
@@ -98,11 +76,7 @@ def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> 
 
 
 def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
-    """The model of the finished run in ``folder``, with its last weights or those of ``checkpoint``.
-
-    Raises:
-        ValueError: if the run is not finished, its files are damaged, or nothing was trained.
-    """
+    """The model of the finished run in ``folder``, with its last weights or those of ``checkpoint``."""
     trained = results.read(folder)
     if trained is None:
         raise ValueError(f"{folder} is not a finished run: it has no {RESULTS}")
@@ -124,11 +98,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
 
 
 def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
-    """The run's model before training, for the images of ``dataset``.
-
-    Raises:
-        ValueError: for a name or option that does not exist in this version.
-    """
+    """The run's model before training, for the images of ``dataset``."""
     torch.manual_seed(trained.seed)
     try:
         if trained.model["name"] in PUBLISHED:
@@ -159,9 +129,6 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
     """The classifier ``name`` of torchvision or timm, with published weights, a file's, or random ones.
 
     Images are normalised as for the package's recommended weights, even if the weights come from a file.
-
-    Raises:
-        ValueError: for an unknown model or unavailable weights; when built, if they do not fit.
     """
     full, arch = f"{package}:{name}", name
     if package == "timm" and weights not in (None, DEFAULT) and "." not in weights and "/" not in weights:
@@ -203,11 +170,7 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
 def from_function(name: str, seed: int) -> Subject:
     """The model that ``module:function`` returns when called without arguments.
 
-    The name comes from the command line, so importing it is the user's decision. It is called twice with
-    different seeds: weights that then differ are random.
-
-    Raises:
-        ValueError: if it cannot be imported, fails, or does not return a module.
+    It is called twice with different seeds: weights that then differ are random.
     """
     # Like `python -m`, so that a module in the working directory is found.
     sys.path.insert(0, str(Path.cwd()))
@@ -229,11 +192,7 @@ def from_function(name: str, seed: int) -> Subject:
 
 
 def with_checkpoint(subject: Subject, path: Path) -> Subject:
-    """The same model with weights from a file.
-
-    Raises:
-        ValueError: if the file is unusable; when built, if it does not fit.
-    """
+    """The same model with weights from a file."""
     content, build = read(path), subject.build
 
     def load(dataset: Dataset) -> Built:
@@ -257,11 +216,7 @@ def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The checkpoint at ``path``: plain tensors and numbers, in an archive with valid checksums.
-
-    Raises:
-        ValueError: if the file is missing, damaged, or contains anything else.
-    """
+    """The checkpoint at ``path``: plain tensors and numbers, in an archive with valid checksums."""
     content = load(path)
     if not isinstance(content, Mapping):
         raise ValueError(f"{path} holds a {type(content).__name__}, not weights")
@@ -269,33 +224,16 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
-    """Load every weight of ``model`` from a checkpoint's content.
+    """Load every weight of ``model`` from a checkpoint's content; returns its mark, ``untrained`` or empty.
 
-    Returns:
-        ``untrained`` if the checkpoint or the weights show this, else an empty string.
-
-    Raises:
-        ValueError: if a weight is missing, unexpected, or of another shape.
+    Weights of step 0 are untrained; if the checkpoint has no step, so are the model's initial weights,
+    and those of a network whose batch normalisation has never seen a batch.
     """
     state = tensors_of(content)
     if found := misfits(model.state_dict(), state):
         raise ValueError(f"{path} does not fit the model: {found}")
     initial = {name: value.detach().clone() for name, value in model.named_parameters()}
     model.load_state_dict(state)
-    return of_checkpoint(content, initial, model)
-
-
-def of_checkpoint(content: Mapping[str, Any], initial: Mapping[str, Tensor], model: nn.Module) -> str:
-    """A mark for a ``model`` with the weights of a checkpoint: untrained, or empty.
-
-    Weights of step 0 are untrained; if the checkpoint has no step, so are the model's initial weights,
-    and those of a network whose batch normalisation has never seen a batch.
-
-    Args:
-        content: content of the checkpoint.
-        initial: the model's parameters before loading.
-        model: with the loaded parameters.
-    """
     ours = content.get("cnnpool")
     steps = ours.get("steps") if isinstance(ours, Mapping) else content.get("global_step")
     if type(steps) is int:
@@ -305,10 +243,7 @@ def of_checkpoint(content: Mapping[str, Any], initial: Mapping[str, Tensor], mod
 
 
 def of_two(model: nn.Module, other: nn.Module) -> tuple[str, list[str]]:
-    """A mark for ``model``, by comparison with the same function's model of another seed, and random names.
-
-    Weights that differ between the two are random; equal ones were loaded or set to a constant.
-    """
+    """A mark for ``model``, compared with the same function's model of another seed, and random names."""
     others = dict(other.named_parameters())
     # Biases and scales are initialised to constants.
     weights = {name: value for name, value in model.named_parameters() if value.ndim > 1}

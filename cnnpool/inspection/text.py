@@ -25,12 +25,7 @@ Pair = tuple[Quantity, str, float | None, float | None]
 
 
 def report(results: Results, width: int) -> str:
-    """The results of one inspection: the model and images, tables of its stages, and the whole model.
-
-    Args:
-        results: results of the inspection.
-        width: of the terminal, in characters.
-    """
+    """One inspection: the model and images, tables of its stages, and the whole model."""
     quantities = from_records(results.quantities)
     read = dict(numbers(results.measured))
     whole = [
@@ -46,18 +41,11 @@ def report(results: Results, width: int) -> str:
 
 
 def side_by_side(before: Results, after: Results, width: int, *, whole: bool = False) -> str:
-    """Numbers before and after a swap with the difference, after minus before; fractions in per cent.
-
-    Args:
-        before: results of the original model.
-        after: results of the swapped model.
-        width: of the terminal, in characters.
-        whole: show every number at every stage, not only the first few of the whole model.
-    """
+    """Numbers before and after a swap with the difference, after minus before; ``whole``: at every stage."""
     names = (before.pool["name"], after.choice)
     operators = [
         (stage, *(found.stages.get(stage, {}).get("name", NONE) for found in (before, after)))
-        for stage in _stage_names(before, after)
+        for stage in {**before.stages, **after.stages}
     ]
     first, every = _headlines(before, after), list(_every(before, after))
     mark = _marked("model", after)
@@ -122,7 +110,7 @@ def _every(before: Results, after: Results) -> Iterator[Row]:
     for one in (ACCURACY, LOSS):
         if one.key in old and one.key in new:
             yield _unit_added(one.title, one), whole, *_cells(one, old[one.key], new[one.key])
-    stages = _stage_names(before, after)
+    stages = list({**before.stages, **after.stages})
     for one in quantities:
         if one.by_stage and one.shown != "file":
             title, values = _by_stage(one, stages, old)
@@ -134,10 +122,6 @@ def _every(before: Results, after: Results) -> Iterator[Row]:
                     title = ""
     for key, one in _of_whole(quantities, {**old, **new}):
         yield _unit_added(one.title_of(key), one), whole, *_cells(one, old.get(key), new.get(key))
-
-
-def _stage_names(before: Results, after: Results) -> list[str]:
-    return list(dict.fromkeys([*before.stages, *after.stages]))
 
 
 def _unit_added(title: str, one: Quantity) -> str:
@@ -163,7 +147,7 @@ def _head(results: Results) -> list[tuple[str, str]]:
 
 
 def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tables.Column]:
-    """One row per stage, one column per quantity, at the smallest measured distance."""
+    """One row per stage, one column per quantity."""
     stages = list(results.stages)
     names = [results.stages[stage]["name"] for stage in stages]
     marks = [_marked(stage, results) for stage in stages]
@@ -207,13 +191,12 @@ def _notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*found, ("images", counts)] if counts else found
 
 
-def _samples(section: Any) -> str:
-    if not isinstance(section, Mapping):
-        return ""
+def _samples(section: Mapping[str, Any]) -> str:
     if "samples" not in section:
         section = next((one for one in section.values() if isinstance(one, Mapping)), {})
-    values = [section[key] for key in ("samples", "shift_samples", "stage_samples") if key in section]
-    return "/".join(map(str, values))
+    return "/".join(
+        str(section[key]) for key in ("samples", "shift_samples", "stage_samples") if key in section
+    )
 
 
 def _cell(one: Quantity, value: float | None) -> str:

@@ -28,15 +28,11 @@ class Choice:
 
     @property
     def counted(self) -> str:
-        """The label with the number of runs."""
         return f"{self.label} (n={len(self.runs)})"
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """The keys to group by when none are given: those that differ among pool, readout and model, else pool.
-
-    Runs of other programs have their own keys.
-    """
+    """The keys to group by if none are given: pool, readout and model where they differ, else pool."""
     if others := logged(runs):
         return list(others[0].by)
     rooms = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
@@ -44,11 +40,7 @@ def varying(runs: Sequence[Run]) -> list[str]:
 
 
 def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
-    """One choice per combination of values at the keys ``by``, sorted by label.
-
-    Raises:
-        ValueError: for a key that no run has, for seed, or if two runs have the same choice and seed.
-    """
+    """One choice per combination of values at the keys ``by``, sorted by label."""
     for key in by:
         if key == "seed":
             raise ValueError("--by seed: runs are paired by seed, so it cannot be a choice")
@@ -72,9 +64,6 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
     """The choice called ``wanted``: its label, or the only choice whose pool, readout, ... has that name.
 
     Without ``wanted``: max pooling, preferably in all stages, if there is one, else the first choice.
-
-    Raises:
-        ValueError: if no choice, or more than one, matches ``wanted``.
     """
     if wanted is None:
         some = [choice for choice in choices if choice.results.pool["name"] == "max"]

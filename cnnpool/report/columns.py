@@ -69,12 +69,15 @@ def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
 
 
 def choice_column(comparison: Comparison) -> Column:
-    """The column of labels."""
     return Column("choice", [row.choice.label for row in comparison.rows], words=True)
 
 
 def _means(comparison: Comparison, one: Measure) -> Column:
-    cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
+    cells = []
+    for row in comparison.rows:
+        s = row.others[one.key]
+        fewer = f" (n={s.n})" if s.n != len(row.choice.runs) else ""
+        cells.append(one.format(s.mean) + fewer if s.n else NONE)
     return Column(one.header, cells)
 
 
@@ -161,10 +164,7 @@ def runs(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def correct(comparison: Comparison) -> list[dict[str, Any]]:
-    """One record per run with known correct test images: choice, seed, number of images, bits.
-
-    The bits, first image first, are packed into bytes (numpy.packbits) and written in base64.
-    """
+    """One record per compared run that says which images it got right, as bits (numpy.packbits) in base64."""
     return [
         {"choice": row.choice.label, "seed": seed, **run.results.correct}
         for row in comparison.rows
@@ -193,12 +193,6 @@ def _difference(metric: Measure, row: Row) -> str:
     s = row.versus.summary
     between = f" {interval(metric, s, sign=True)}" if s.n > 1 else ""
     return metric.format(s.mean, sign=True) + between
-
-
-def _mean(one: Measure, s: Summary, runs: int) -> str:
-    if s.n == 0:
-        return NONE
-    return one.format(s.mean) + (f" (n={s.n})" if s.n != runs else "")
 
 
 def _share(value: float, ends: tuple[float, float]) -> str:

@@ -31,14 +31,7 @@ EXAMPLES = """examples:
 
 
 def main(argv: list[str]) -> int:
-    """Run ``cnnpool compare``.
-
-    Args:
-        argv: its arguments.
-
-    Returns:
-        0, or 2 after one ``error:`` on stderr.
-    """
+    """Run ``cnnpool compare``."""
     try:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
@@ -55,7 +48,6 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool compare``."""
     found = Parser(
         prog="cnnpool compare",
         description="Runs on disk -> table, statistics, plots and a report.",

@@ -41,7 +41,6 @@ class Crossed:
 
     @property
     def error(self) -> float:
-        """Standard error from both sources."""
         return math.hypot(self.by_seed, self.by_image)
 
     @property

@@ -19,7 +19,6 @@ BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""
 
 
 def contents(comparison: Comparison) -> dict[str, Any]:
-    """The parts of a page, from its title to the list of runs."""
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     where = f" on {data}" * bool(data)
     return {
@@ -105,7 +104,6 @@ def single_pairs(comparison: Comparison) -> list[str]:
 
 
 def method(comparison: Comparison) -> list[tuple[str, str]]:
-    """Terms and explanations of the statistics."""
     family = "all pairs of choices, since no baseline was named"
     places = (
         "From the same decisions: one more than the choices decided to be better, to all choices less "

@@ -36,14 +36,9 @@ Known = dict[str, str]
 
 @dataclass(frozen=True)
 class Value:
-    """The number that represents a run.
+    """The number that represents a run: the mean of its ``last`` points, or by ``best`` the best of all.
 
-    Args:
-        best: max or min, the better direction; empty to infer it from the name of the metric.
-        last: the mean of this many last points; None for the best of all if that is named, else the last one.
-
-    Raises:
-        ValueError: for fewer than 1 point.
+    ``best``, max or min, also says what is better; by default the name of the metric does.
     """
 
     best: Literal["", "max", "min"] = ""
@@ -67,10 +62,7 @@ class Value:
         return max(numbers) if self.best == "max" else min(numbers)
 
     def better(self, tag: str) -> Literal["higher", "lower"]:
-        """The better direction."""
-        if self.best:
-            return "higher" if self.best == "max" else "lower"
-        return "lower" if LOWER.search(tag) else "higher"
+        return "lower" if self.best == "min" or (not self.best and LOWER.search(tag)) else "higher"
 
     def said(self, tags: Sequence[str]) -> str:
         """A sentence on how runs are read."""
@@ -100,7 +92,6 @@ class Logged(Run):
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
-        """Its known facts, as text."""
         return self.parts
 
 
@@ -118,18 +109,8 @@ def read(
 ) -> list[Run]:
     """The runs of cnnpool at or under ``paths``; if there are none, those of other programs.
 
+    ``metric`` are tags by commas, ``by`` keys by commas or a pattern of paths, ``{group}/seed_{seed}``.
     Runs of other programs that cannot be compared get another state, with a reason.
-
-    Args:
-        paths: folders, or files of other programs.
-        metric: tags separated by commas; empty to choose a likely one.
-        by: keys by commas, or a pattern of paths such as ``{group}/lr{lr}/seed_{seed}``; empty for folders.
-        value: how to obtain the number of a run.
-        each: called after each run or folder with logs.
-
-    Raises:
-        ValueError: as in :func:`cnnpool.report.runs.find`; for a metric that no run has, an unknown key, or a
-            pattern that no path matches.
     """
     files: list[Files] = []
     if runs := find(paths, each, files):
@@ -171,11 +152,7 @@ def likely(tags: Iterable[str]) -> str:
 def grouped(
     logs: Sequence[tuple[Path, Log]], metrics: Sequence[str], by: str = "", value: Value = LAST
 ) -> list[Run]:
-    """Runs with their groups and seeds, from logs and the requested folders.
-
-    Raises:
-        ValueError: as in :func:`read`.
-    """
+    """Runs with their groups and seeds, from logs and the requested folders."""
     runs: list[Run] = []
     ready: list[tuple[Log, tuple[str, ...]]] = []
     for root, one in _whole(logs):

@@ -54,11 +54,9 @@ class Measure:
         return "points" if self.quantity.form == "fraction" else self.unit
 
     def shown(self, value: float) -> float:
-        """``value`` in the unit for display."""
         return 100 * value if self.quantity.form == "fraction" else value
 
     def within(self, value: float) -> float:
-        """``value`` clipped to the possible range."""
         low, high = self.quantity.range
         if math.isnan(value):
             return value
@@ -111,10 +109,7 @@ def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]
 
 
 def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure]:
-    """A measure for each of ``keys`` shown in every comparison: stages combined, at the smallest distance.
-
-    Those of the whole model come first, then those of its stages, cost last.
-    """
+    """The measures to show, stages combined, at the smallest distance; whole model first, cost last."""
     found: dict[str, Measure] = {}
     smallest: dict[str, int] = {}
     for key in keys:

@@ -7,6 +7,7 @@ from cnnpool.report.foreign import short
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import at_chance
 
 MORE, EQUAL = 0.1, 0.05
 """Relative costs: from ``MORE`` on a winner is reported as costlier; up to ``EQUAL`` costs are equal."""
@@ -22,10 +23,7 @@ def observe(
     measures: Sequence[Measure],
     paired: bool = True,
 ) -> list[str]:
-    """Sentences on missing or damaged runs, values that are not numbers, unpaired seeds, dirty code.
-
-    ``kept`` are the runs among ``runs`` that are compared in ``metric``; ``rows`` has the baseline first.
-    """
+    """Sentences on ``runs`` that are missing or damaged, and on the ``kept`` ones and their ``rows``."""
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}"
         for run in runs
@@ -41,11 +39,9 @@ def observe(
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-        if seeds := [seed for seed, run in row.choice.runs.items() if predicts_one_class(run)]:
-            notes.append(
-                f"{label}: seems to answer one class for all images with seed {_list(seeds)}; consistency "
-                "says nothing there"
-            )
+        if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run)]:
+            seeds_of = f"no better than naming one class with seed {_list(seeds)}"
+            notes.append(f"{label}: {seeds_of}; consistency says nothing there")
     notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
@@ -104,23 +100,16 @@ def _list(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def predicts_one_class(run: Run) -> bool:
-    """Whether no shift changes a prediction, and the number of correct test images equals a class count."""
-    shares, accuracy = run.below("invariance", "consistency"), run.results.accuracy
-    counts = (run.results.images or {}).get("test")
-    if not isinstance(counts, list) or not all(map(is_number, counts)) or accuracy is None:
+def learned_nothing(run: Run) -> bool:
+    """Whether naming the commonest class would have reached the run's test accuracy."""
+    accuracy, counts = run.results.accuracy, (run.results.images or {}).get("test")
+    if accuracy is None or not isinstance(counts, list) or not counts:
         return False
-    if not shares or any(share != 1 for share in shares.values()):
-        return False
-    # Only one class is predicted correctly.
-    return len(counts) > 1 and round(accuracy * sum(counts)) in counts
+    return all(is_number(one) and one > 0 for one in counts) and at_chance(accuracy, counts)
 
 
 def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
-    """A sentence on why the timed ``measures`` are unreliable; empty if they are reliable.
-
-    Times are reliable if every run records that other programs used little of the machine during training.
-    """
+    """Why the timed ``measures`` are unreliable; empty if every run says that other programs used little."""
     timed = " and ".join(one.title for one in measures if one.quantity.timed)
     loads = [run.at("cost", "load") for run in runs]
     known = [load for load in loads if is_number(load)]
@@ -132,6 +121,5 @@ def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
             f"{timed}: unreliable, since other programs took more than {100 * LOADED:.0f} % of the "
             f"processors during {len(busy)} of {len(loads)} runs, up to {100 * max(busy):.0f} %"
         )
-    missing = len(loads) - len(known)
-    silent = f"{missing} of {len(loads)} runs do not say how busy the machine was"
+    silent = f"{len(loads) - len(known)} of {len(loads)} runs do not say how busy the machine was"
     return f"{timed}: not known to be reliable, since {silent}"

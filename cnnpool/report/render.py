@@ -33,11 +33,7 @@ ALPHABET = (
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
-    """Write report.md, report.html, tables, the numbers of every run, and ``plots`` as PNG and SVG.
-
-    Raises:
-        ValueError: if the folder cannot be written.
-    """
+    """Write report.md, report.html, tables, the numbers of every run, and ``plots`` as PNG and SVG."""
     files = {
         REPORT: _json(comparison, argv),
         **pages(comparison, plots, argv),
@@ -66,10 +62,7 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
 
 
 def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
-    """Render a template as Markdown, with pictures in files beside it, and as HTML with all embedded.
-
-    It calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``; ``values`` include a title.
-    """
+    """Markdown, with pictures in files beside it, and HTML with all embedded, by macros called ``show``."""
     found = {}
     for kind in ("md", "html"):
         show: Any = _environment(kind).get_template(f"blocks.{kind}").module
@@ -124,14 +117,7 @@ def latex(comparison: Comparison) -> str:
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
-    """The comparison as plain text in lines of at most ``width`` characters, if every column alone fits.
-
-    Args:
-        comparison: the comparison to show.
-        width: of the terminal, in characters.
-        colour: print verdicts in green and red.
-        whole: also print the other measures and every note.
-    """
+    """The comparison in lines of ``width`` characters; ``whole``: with other measures and every note."""
     shown = "".join(f"{_filled(one, width)}\n" for one in document.headline(comparison))
     for one in comparison.each:
         shown += f"\n{tables.text(columns.main_columns(one), width)}\n"
@@ -159,11 +145,7 @@ def _filled(sentence: str, width: int) -> str:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise unless ``folder`` is missing, empty, or holds a report of ``cnnpool compare``.
-
-    Raises:
-        ValueError: naming the other content.
-    """
+    """Raise unless ``folder`` is missing, empty, or holds a report of ``cnnpool compare``."""
     try:
         with suppress(FileNotFoundError):
             names = sorted(os.listdir(folder))
@@ -178,13 +160,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
-    """Write ``files``, name -> content, and both files of each plot, each completely or not at all.
-
-    Names that are not UTF-8, such as folders', are escaped in texts.
-
-    Raises:
-        ValueError: if the folder cannot be written.
-    """
+    """Write ``files``, name -> content, and both files of each plot, each completely or not at all."""
     contents = {name: text.encode("utf-8", "backslashreplace") for name, text in files.items()}
     for plot in plots:
         contents |= {f"{plot.name}.png": plot.png, f"{plot.name}.svg": plot.svg}

@@ -55,10 +55,7 @@ class Log:
 
 
 def log_files(files: Iterable[str], below: Collection[str]) -> list[str]:
-    """The names in ``files`` that contain scalars; for a run of MLflow or W&B the one that marks it.
-
-    ``below`` are the names of the folder's subfolders.
-    """
+    """The names in ``files`` that contain scalars; for a run of MLflow or W&B the one that marks it."""
     names = sorted(files)
     if META in names:
         return [META] * ("metrics" in below)
@@ -73,10 +70,7 @@ def is_log(name: str) -> bool:
 
 
 def read(folder: Path, files: Sequence[str], wanted: Collection[str] | None = None) -> list[Log]:
-    """Read the logs in the ``files`` of ``folder`` from :func:`log_files`; damaged ones with their reason.
-
-    ``wanted`` are the tags to read; None for all.
-    """
+    """Read the ``wanted`` tags of the logs in ``folder``, None for all; damaged logs with their reason."""
     if files in WHOLE:
         try:
             return [(_mlflow if files == [META] else _wandb)(folder, wanted)]

@@ -38,10 +38,7 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def spread(values: np.ndarray) -> np.ndarray:
-    """Mean, low and high of the 95 % t interval for each column of (runs, points): (3, points).
-
-    NaN in a column with a NaN; low and high are NaN for a single run.
-    """
+    """Mean, low and high of the 95 % t interval of each column of (runs, points): (3, points), or NaN."""
     n, mean = len(values), values.mean(0)
     half = np.full_like(mean, np.nan)
     if n > 1:
@@ -59,10 +56,7 @@ class Gap:
 
 
 def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
-    """The mean of differences ``first``, or that of ``first`` less that of ``second`` by Welch (1947).
-
-    NaN from fewer than two values.
-    """
+    """The mean of ``first``, or that less the mean of ``second`` by Welch (1947); NaN from fewer than two."""
     groups = [first] if second is None else [first, second]
     means = [sum(x) / len(x) if x else math.nan for x in groups]
     mean = means[0] if second is None else means[0] - means[1]

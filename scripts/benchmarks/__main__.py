@@ -33,9 +33,9 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"--images must be at least 32, a batch, got {asked.images}")
     check_out(asked.out)
 
-    from cnnpool.bench import machine
+    from cnnpool.bench import measure
 
-    device = machine.prepare(asked.threads, "cpu")
+    device = measure.prepare(asked.threads, "cpu")
     command = shlex.join(["python", "scripts/benchmarks", *arguments])
     record(_rows(asked), asked.suite, command, device, asked.out)
     return 0

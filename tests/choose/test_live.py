@@ -14,7 +14,9 @@ from cnnpool.system.signals import Stopped
 
 
 def worse_by_a_tenth(pool, seed, settings):
-    """avg is a tenth below max in every round but for a thousandth."""
+    """avg is a tenth below max in every round but for a thousandth; strided fails."""
+    if pool == "strided":
+        return RuntimeError("no such stride")
     return {"max": 0.9, "avg": 0.8}[pool] + 0.001 * (seed % 2 if pool == "avg" else 0)
 
 
@@ -39,12 +41,8 @@ def followed(make_study, bench):
     return run
 
 
-def fails_where_strided(pool, seed, settings):
-    return RuntimeError("no such stride") if pool == "strided" else worse_by_a_tenth(pool, seed, settings)
-
-
 def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
-    _, seen, _ = followed(fails_where_strided, pools=("max", "avg", "strided"), rounds=8)
+    _, seen, _ = followed(worse_by_a_tenth, pools=("max", "avg", "strided"), rounds=8)
     first = seen[0]
     assert (first.said, first.rounds, first.planned, first.asked) == ("0 rounds done", 0, None, 0)
     assert list(first.left) == [True] * 3 and first.verdict == ""
@@ -77,7 +75,7 @@ def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, mon
         raise Stopped(signal.SIGTERM)
 
     monkeypatch.setattr(command, "Driver", partial(Driver, run=bench(worse_by_a_tenth)))
-    monkeypatch.setattr(command.outputs, "write", stopped)
+    monkeypatch.setattr(command.page, "write", stopped)
     study = make_study()
     assert command._conduct(study, ["cnnpool", "choose", "data=digits"]) == 128 + signal.SIGTERM
     said = "stopped by SIGTERM; the same command goes on from there: cnnpool choose data=digits\n"

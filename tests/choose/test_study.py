@@ -94,14 +94,11 @@ def test_a_candidate_that_was_dropped_comes_back_if_its_rival_fails(make_study, 
     assert (found.recommended, found.active, reason) == (1, (1,), "one left")
 
 
-def test_one_reason_for_all_is_a_mistake(make_study, bench, drive):
+def test_one_reason_for_all_is_a_mistake_and_different_ones_leave_none(make_study, bench, drive):
+    found, reason, _ = drive(make_study("other"), bench(lambda pool, *_: ValueError(f"no {pool}")))
+    assert (reason, found.recommended) == ("none left", None)
     with pytest.raises(ValueError, match="no candidate runs: no such folder"):
         drive(make_study(), bench(lambda *_: ValueError("no such folder")))
-
-
-def test_different_reasons_end_without_a_recommendation(make_study, bench, drive):
-    found, reason, _ = drive(make_study(), bench(lambda pool, *_: ValueError(f"no {pool}")))
-    assert (reason, found.recommended) == ("none left", None)
 
 
 def test_rounds_are_planned_once_from_the_time_that_runs_take(make_study, bench, drive):

@@ -18,9 +18,9 @@ def test_every_operator_is_of_one_kind():
     assert sorted(name for names in KINDS.values() for name in names.split()) == sorted(pool.OPERATORS)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("max", 0.25), ("avg", 1.0), ("subsample", 0.25)])
-def test_density_is_the_known_share(name, expected):
-    assert density(pool.build(name, 16)) == expected
+def test_density_is_the_known_share():
+    for name, expected in {"max": 0.25, "avg": 1.0, "subsample": 0.25}.items():
+        assert density(pool.build(name, 16)) == expected
 
 
 @pytest.mark.parametrize("name", [*pool.OPERATORS, *readout.READOUTS])
@@ -31,20 +31,6 @@ def test_every_operator_and_readout_can_be_explained(name):
     assert shown.formula in text(shown)
 
 
-@pytest.mark.parametrize("name", [name for name, operator in pool.OPERATORS.items() if operator.random])
-def test_what_a_shift_does_to_an_operator_that_draws_is_said_of_its_evaluation(name):
-    assert pool.OPERATORS[name].shift.startswith("in evaluation: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "defined"),
-    [
-        ("ada", "m = mean_i x_i"),
-        ("tips", "t_k = "),
-        ("tips", "w learnt"),
-        ("lps", "t_k = "),
-        ("lps", "tau a temp"),
-    ],
-)
-def test_formula_says_what_its_letters_are(name, defined):
-    assert defined in pool.OPERATORS[name].formula
+def test_what_a_shift_does_to_an_operator_that_draws_is_said_of_its_evaluation():
+    for operator in pool.OPERATORS.values():
+        assert operator.shift.startswith("in evaluation: ") or not operator.random

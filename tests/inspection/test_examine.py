@@ -13,15 +13,12 @@ from PIL import Image
 
 import cnnpool
 from cnnpool import data, model, pool, probe, readout, report
-from cnnpool.cli_parser import assignment
 from cnnpool.inspection import command, images, main
 from cnnpool.inspection.command import build_probes
 from cnnpool.inspection.images import batch, read_data
-from cnnpool.inspection.subject import Subject, from_run, has_fresh_statistics, read, rebuild
+from cnnpool.inspection.subject import Subject, from_run, read, rebuild
 from cnnpool.quantity import find as find_quantity
 from cnnpool.quantity import from_records
-from cnnpool.report.measure import known_keys, quantities_of
-from cnnpool.report.runs import find
 
 FEW = ["--samples", "8", "--probes", "gradient,invariance", "--set", "invariance.max_shift_px=1"]
 FEW += ["--set", "invariance.worst_px=0"]
@@ -50,19 +47,10 @@ def run(tmp_path):
     """A run's folder as training leaves it, and its model."""
     folder, net = tmp_path / "outputs" / "seed1", tiny()
     (folder / "checkpoints").mkdir(parents=True)
-    facts = {
-        "schema": 1,
-        "run": "digits/convnet/max/seed1",
-        "choice": "digits/convnet/max",
-        "pool": {"name": "max"},
-        "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}},
-        "readout": {"name": "gap"},
-        "model": {"name": "convnet", "width": 2},
-        "data": {"name": "digits", "val_size": 0.2, "root": "data"},
-        "seed": 1,
-        "epochs": 2,
-        "finished": "2026-01-01T00:00:00+00:00",
-    }
+    rooms = {"pool": {"name": "max"}, "readout": {"name": "gap"}, "model": {"name": "convnet", "width": 2}}
+    facts = {"schema": 1, **rooms, "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}}, "seed": 1}
+    facts |= {"run": "digits/convnet/max/seed1", "choice": "digits/convnet/max", "epochs": 2}
+    facts |= {"data": {"name": "digits", "val_size": 0.2, "root": "data"}, "finished": "2026-01-01T00:00:00"}
     (folder / "results.json").write_text(json.dumps(facts))
     state = {f"model.{key}": value for key, value in net.state_dict().items()}
     torch.save({"state_dict": state, "cnnpool": {"steps": 7}}, folder / "checkpoints" / "last.ckpt")
@@ -78,9 +66,8 @@ def examined(capsys, *arguments):
 def test_help_is_there_without_torch():
     code = "from cnnpool.inspection import main\ntry: main(['--help'])\nfinally: "
     code += "import sys; assert 'torch' not in sys.modules"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert said.returncode == 0, said.stderr
-    assert "torchvision:resnet18" in said.stdout and "--swap" in said.stdout
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "torchvision:resnet18" in done.stdout and "--swap" in done.stdout
 
 
 def test_a_run_is_measured_as_its_model_in_memory(run, capsys):
@@ -99,13 +86,6 @@ def test_a_run_is_measured_as_its_model_in_memory(run, capsys):
     assert results["examined"]["weights"].endswith("last.ckpt, 7 steps")
     assert results["seed"] == 1 and results["epochs"] == 2 and results["pool"] == {"name": "max"}
     assert f"accuracy  {100 * right:.1f} %" in said and "MaxPool2d" in said
-
-
-def test_results_can_be_compared_like_those_of_a_run(run, capsys):
-    examined(capsys, str(run[0]), *FEW)
-    found = find(["out"])
-    assert [one.state for one in found] == ["done"]
-    assert "invariance.consistency.distinct" in known_keys(found, quantities_of(found))
 
 
 def test_pictures_lie_beside_the_results(run, capsys, tmp_path):
@@ -133,10 +113,8 @@ def test_a_swapped_model_is_the_one_swapped_by_hand_and_stands_beside_the_first(
     cnnpool.swap(net, "blur", example=torch.zeros(1, 1, 28, 28), filter_size=5)
     flops = probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
     assert (first["cost"]["flops"], results["cost"]["flops"]) == (old_flops, flops)
-    assert results["stages"]["s1"]["name"] == "BlurPool2d" and results["pool"] == {
-        "name": "blur",
-        "filter_size": 5,
-    }
+    assert results["stages"]["s1"]["name"] == "BlurPool2d"
+    assert results["pool"] == {"name": "blur", "filter_size": 5}
     assert results["run"].endswith("+blur") and "random" not in results["examined"]["weights"]
     # Both operators, both numbers, and their difference in points.
     assert re.search(r"^s1 +MaxPool2d +BlurPool2d$", said, re.M)
@@ -168,16 +146,19 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
         folder.mkdir(parents=True, exist_ok=True)
         pixels = torch.randint(256, (40 + number, 60 - number, 3), generator=generator, dtype=torch.uint8)
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
-    arguments = [
-        "torchvision:squeezenet1_1",
+    words = [
         "--data",
         "image_folder",
         "--root",
         "photos",
         "--probes",
         "cost",
+        "--size",
+        "40",
+        "--samples",
+        "2",
     ]
-    results, said = examined(capsys, *arguments, "--size", "40", "--samples", "2")
+    results, said = examined(capsys, "torchvision:squeezenet1_1", *words)
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
     subject = Subject("net", None, size=24)
     assert read_data(subject, "image_folder", "photos", False).size == (24, 24)
@@ -265,22 +246,20 @@ def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
     assert len(table) >= 5 and all("(untrained)" in line for line in table)
 
 
-@pytest.mark.parametrize(
-    ("content", "mark"),
-    [
+def test_a_checkpoint_of_step_0_is_untrained(run, tmp_path, capsys):
+    state = {key: value + 1 for key, value in tiny(seed=9).state_dict().items()}
+    path = tmp_path / "outputs" / "other.ckpt"
+    for content, mark in (
         ({"cnnpool": {"steps": 0}}, "untrained"),
         ({"global_step": 0}, "untrained"),
         ({"global_step": 5, "epoch": 0}, ""),
         ({}, ""),
-    ],
-)
-def test_a_checkpoint_of_step_0_is_untrained(run, tmp_path, capsys, content, mark):
-    state = {key: value + 1 for key, value in tiny(seed=9).state_dict().items()}
-    path = tmp_path / "outputs" / "other.ckpt"
-    torch.save({"state_dict": state, **content}, path)
-    results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *FEW)
-    assert results["examined"]["untrained"] == mark
-    assert ("(untrained)" in said) == bool(mark)
+    ):
+        torch.save({"state_dict": state, **content}, path)
+        few = ["--probes", "cost", "--samples", "2"]
+        results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *few)
+        assert results["examined"]["untrained"] == mark
+        assert ("(untrained)" in said) == bool(mark)
 
 
 def test_weights_as_they_were_built_are_untrained_though_they_come_from_a_file(run, tmp_path, capsys):
@@ -290,14 +269,6 @@ def test_weights_as_they_were_built_are_untrained_though_they_come_from_a_file(r
     results, _ = examined(capsys, str(run[0]), "--checkpoint", "init.pt", *FEW)
     assert results["examined"]["untrained"] == "untrained"
     assert results["examined"]["weights"] == "untrained: init.pt"
-
-
-def test_fresh_statistics_of_batch_normalisation_are_untrained():
-    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
-    assert has_fresh_statistics(net)
-    net(torch.randn(4, 1, 8, 8))
-    assert not has_fresh_statistics(net)
-    assert not has_fresh_statistics(torch.nn.Linear(2, 2))
 
 
 def test_a_function_that_loads_weights_is_not_called_untrained(tmp_path, capsys):
@@ -388,9 +359,8 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
     bias = torch.full((10,), -1.0)
     bias[4] = 1.0
     torch.save({"model": {"module.1.weight": torch.zeros(10, 784), "module.1.bias": bias}}, "mine.pt")
-    results, said = examined(
-        capsys, "mine_to_load:build", "--checkpoint", "mine.pt", "--samples", "20", "--probes", "cost"
-    )
+    few = ["--samples", "20", "--probes", "cost"]
+    results, said = examined(capsys, "mine_to_load:build", "--checkpoint", "mine.pt", *few)
     assert results["test"]["accuracy"] == pytest.approx(0.1)
     assert "no downsampling module" in said and results["examined"]["weights"] == "from mine.pt"
 
@@ -399,33 +369,20 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere is not a folder, a file"),
-        (
-            ["torchvision:resnet19"],
-            "torchvision:resnet19: arch must be a classifier of torchvision, got 'resnet19'; did",
-        ),
-        (
-            ["timm:test_resnot"],
-            "timm:test_resnot: arch must be a model of timm, got 'test_resnot'; did you mean 'test_resn",
-        ),
-        (
-            ["torchvision:resnet18", "--weights", "best"],
-            "weights must be default, IMAGENET1K_V1, or a file, got 'best'",
-        ),
+        (["torchvision:resnet19"], "torchvision:resnet19: arch must be .* got 'resnet19'; did you mean"),
+        (["torchvision:resnet18", "--weights", "best"], "weights must be default, .* got 'best'"),
         (["nothing.at:all"], "cannot import nothing.at:all: ModuleNotFoundError"),
         (["os:getcwd"], r"os:getcwd\(\) returned a str, not a torch.nn.Module"),
-        (["run", "--data", "minst"], "did you mean 'mnist'"),
         (["run", "--swap", "max_blurr"], "did you mean 'max_blur'"),
         (["run", "--swap", "blur", "--swap-set", "kernel=3"], "blur has no option 'kernel'"),
         (["run", "--swap-set", "kernel_size=3"], "--swap-set and --where need --swap"),
         (["run", "--probes", "gradients"], "did you mean 'gradient'"),
         (["run", "--set", "gradient.epsilon=2"], "epsilon must be a number from 0 to 1, got 2"),
         (["run", "--set", "noise.samples=2"], "noise is not among the probes"),
-        (["run", "--set", "gradient.epsilon"], "not of the form KEY=VALUE"),
         (["run", "--samples", "0"], "--samples must be at least 2, got 0"),
         (["run", "--device", "cuda:99"], "--device cuda:99: "),
         (["run", "--weights", "default"], "--weights is for models of torchvision and timm"),
         (["run", "--out", "run"], "holds a run that was trained: choose another folder by --out"),
-        (["run", "--size", "3"], "digits: size must be a whole number from 8 to 512, got 3"),
         (["run", "--checkpoint", "missing.pt"], "cannot read the checkpoint missing.pt: No such file"),
     ],
 )
@@ -507,9 +464,6 @@ def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
 
 
 def test_options_are_read_from_text_and_samples_cap_them():
-    assert assignment("a=[1,x]") == ("a", (1, "x"))
-    assert assignment("a=tips,aps_crop") == ("a", ("tips", "aps_crop"))
-    assert assignment("a=true") == ("a", True)
     built = build_probes("invariance,noise", ["invariance.presets=tips,aps_crop"], 100)
     assert built["invariance"].presets == ("tips", "aps_crop")
     assert (built["invariance"].samples, built["invariance"].stage_samples) == (100, 64)

@@ -47,29 +47,15 @@ def test_choice_of_several_rooms_has_a_part_for_each(shelf):
     assert labels(shelf, "pool.name") == ["avg", "max"]
 
 
-def test_two_runs_of_one_choice_and_seed_are_both_named(shelf):
-    first, second = shelf.put("a", seed=3), shelf.put("b", seed=3)
-    with pytest.raises(ValueError, match="two runs of 'max' with seed 3") as caught:
-        labels(shelf)
-    assert str(first) in str(caught.value) and str(second) in str(caught.value)
-
-
 def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     shelf.put("a", seed=3)
     shelf.put("b", seed=3, fit={"epochs": 5, "optimizer": "adamw", "lr": 0.1})
+    said = r"two runs of 'max' with seed 3: .*/a and .*/b; they differ in .*fit.lr.* \(fit.lr: 0.01 or 0.1\)"
     with pytest.raises(
-        ValueError, match=r"--where fit\.lr=0\.1, or tell them apart by --by pool,fit\.lr"
-    ) as caught:
+        ValueError, match=f"{said}.*--where fit.lr=0.1, or tell them apart by --by pool,fit.lr"
+    ):
         labels(shelf)
-    assert "(fit.lr: 0.01 or 0.1)" in str(caught.value)
     assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
-
-
-def test_baseline_of_two_rooms_needs_no_blanks(shelf):
-    shelf.put("a", pool="max", readout={"name": "gap"})
-    shelf.put("b", pool="max", readout={"name": "flatten"})
-    choices = group(find([shelf.root]), ["pool", "readout"])
-    assert baseline(choices, "max/gap").label == baseline(choices, "max / gap").label == "max / gap"
 
 
 def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
@@ -97,6 +83,7 @@ def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
     assert baseline(group(find([shelf.root]), ["pool.name", "readout.name"]), "avg").label == "avg / gap"
     choices = group(find([shelf.root]), ["pool", "readout"])
     assert baseline(choices, "avg").label == "avg / gap"
+    assert baseline(choices, "max/gem").label == baseline(choices, "max / gem").label == "max / gem"
     said = r"'max' stands for several choices: 'max / gap', 'max / gem'; name one of them, .* --where"
     with pytest.raises(ValueError, match=said):
         baseline(choices, "max")
@@ -118,9 +105,7 @@ def test_unknown_key_is_refused_with_the_nearest(shelf):
         ("data.batch_size", {"data": {"name": "digits", "batch_size": 64}}),
         ("fit.lr", {"fit": {"epochs": 5, "optimizer": "adamw", "lr": 0.5}}),
         ("readout", {"readout": {"name": "gem"}}),
-        ("model.width", {"model": {"name": "convnet", "width": 8}}),
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
-        ("probe.invariance.worst_px", {"asked": {"probe": {"invariance": {"worst_px": 3}}}}),
         ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),
         ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),
     ],

@@ -29,7 +29,7 @@ def test_means_and_intervals_are_those_of_a_slow_loop(shelf):
         logged[seed] = lines
         log(shelf.put(seed=seed), [{"step": 1, "epoch": 0, "train/loss": 2.0}, *lines])
     found = history(find([shelf.root]))
-    assert found.epochs == [1, 2, 3, 4] and found.runs == 4
+    assert found.epochs == [1, 2, 3, 4] and len(found.each) == 4
     for place, epoch in enumerate(found.epochs):
         values = [
             [line["val/accuracy"] for line in lines if line["epoch"] == epoch][-1]
@@ -49,7 +49,7 @@ def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):
     # A run without any validation is in no mean and makes no gap.
     log(shelf.put(seed=2), [{"step": 10, "epoch": 1, "train/loss": 1.0}])
     found = history(find([shelf.root]))
-    assert (found.epochs, found.runs) == ([1, 2, 3], 2)
+    assert (found.epochs, len(found.each)) == ([1, 2, 3], 2)
     assert found.accuracy[0] == pytest.approx([0.1, math.nan, 0.3], nan_ok=True)
 
 

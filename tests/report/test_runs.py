@@ -39,7 +39,7 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
 def test_no_metrics_is_an_empty_curve(shelf):
     (shelf.put(seed=0) / "metrics.jsonl").unlink()
     found = history(find([shelf.root]))
-    assert (found.epochs, found.runs) == ([], 0)
+    assert (found.epochs, len(found.each)) == ([], 0)
 
 
 def test_paths_that_hold_no_run_are_refused(tmp_path):

@@ -1,14 +1,10 @@
 import itertools
-import re
 
 import numpy as np
 import pytest
 
 from cnnpool.report import find
-from cnnpool.report.columns import main_columns
 from cnnpool.report.comparison import compare
-from cnnpool.report.plots import draw
-from cnnpool.report.plots.learning_curve import history
 from cnnpool.report.plots.styles import COLOURS, MOST, ON_DARK, of_all, shown, style_of, styles_of
 
 # To linear light, to cones, to OKLab (Ottosson 2020); deficits of full severity (Machado et al. 2009).
@@ -74,17 +70,3 @@ def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their
     assert len({of_each[label].colour for label in labels}) == MOST
     assert of_each.keys() == {row.choice.label for row in many.rows}
     assert of_all(many) == " Shown: max and the 11 best of the 29 others; tables hold all."
-
-
-def test_every_figure_of_many_choices_says_which_it_shows_and_tables_hold_all(many):
-    rows = {row.choice.label: history(list(row.choice.runs.values())) for row in shown(many)}
-    plots = list(draw(many, rows))
-    assert [one.name for one in plots] == [
-        *("differences", "accuracy", "gradient", "shift", "learning", "pareto"),
-    ]
-    best = {f"p{n}" for n in range(19, 30)}
-    for one in plots:
-        assert "Shown: max and the 11 best of the 29 others; tables hold all." in one.caption
-        named = set(re.findall(r"<!-- (p\d\d|max) \(n=2\) -->", one.svg.decode()))
-        assert named == (best if one.name == "differences" else {"max", *best}), one.name
-    assert len(main_columns(many)[0].cells) == 30

@@ -11,7 +11,7 @@ BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
 SCHEMA = {"annotated_types", "cnnpool.bounds", "cnnpool.registry"}
 RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
-RIVALS = {"onnxruntime", "onnxscript", "torchvision", "timm", "kornia", "antialiased_cnns"}
+RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "triton", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},

@@ -6,7 +6,7 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.plots import choices, maps, stages
+from cnnpool.report.plots import choices, stages
 from cnnpool.report.plots.learning_curve import History, learning
 from cnnpool.report.plots.styles import Plot, plot
 
@@ -16,10 +16,9 @@ Painter = Callable[[Comparison], tuple[Figure, str] | None]
 PAINTERS: dict[str, Painter] = {
     "differences": choices.differences,
     "accuracy": choices.accuracy,
-    "routing": maps.routing,
+    "routing": stages.routing,
     "gradient": stages.gradient,
     "shift": stages.shift,
-    "maps": maps.shifts,
     "headlines": stages.headlines,
     "pareto": choices.pareto,
 }

@@ -65,16 +65,7 @@ def dots(
     zero: bool = False,
     limits: tuple[float, float] = (-np.inf, np.inf),
 ) -> Figure:
-    """One row per name: its values as dots, their mean as a mark with the 95 % interval.
-
-    Args:
-        series: name -> values, which may be empty.
-        label: of the horizontal axis, with its unit.
-        styles: style of each name; by default in their order.
-        intervals: both ends of each name's interval; by default t intervals of the values.
-        zero: draw the line of zero difference.
-        limits: the smallest and largest possible value; intervals are clipped to them.
-    """
+    """One row per name: its values as dots, their mean as a mark with the 95 % interval, of t by default."""
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(series)))
     axes = figure.subplots()
     if zero:

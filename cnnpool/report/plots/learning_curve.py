@@ -34,11 +34,6 @@ class History:
     labels: tuple[str, str] = ("epoch", "validation accuracy (%)")
     scale: int = 100
 
-    @property
-    def runs(self) -> int:
-        """Number of runs with a validation accuracy."""
-        return len(self.each)
-
 
 def history(runs: Sequence[Run], tag: str = "") -> History:
     """Read metrics.jsonl of each run once; for runs of other programs, the scalars of ``tag``."""
@@ -75,10 +70,7 @@ def of_histories(
     *,
     seeds: bool = False,
 ) -> tuple[Figure, str] | None:
-    """The curves of some choices in one panel; None if no run has more than one epoch.
-
-    Unfinished runs, ``going``, are not averaged; with ``seeds`` each run has its own curve instead.
-    """
+    """The curves of some choices, ``going`` runs apart; None if no run has more than one epoch."""
     # A single point is not a curve.
     done = {label: one for label, one in histories.items() if len(one.epochs) > 1}
     running = {label: one for label, one in (going or {}).items() if len(one.epochs) > 1}
@@ -95,14 +87,14 @@ def of_histories(
 
     few = len(done) <= FEW
     for label, one in done.items():
-        name, style = f"{label} (n={one.runs})", styles[label]
+        name, style = f"{label} (n={len(one.each)})", styles[label]
         if seeds:
             lines(one, style.colour, style.dash, name)
         else:
             band = one.accuracy if few else one.accuracy[[0, 0, 0]]
             panels.with_band(axes, one.epochs, scale * band, style, name)
     for label, one in running.items():
-        lines(one, styles[label].colour, ":", f"{label} ({one.runs} running)")
+        lines(one, styles[label].colour, ":", f"{label} ({len(one.each)} running)")
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure, panels.drawn(axes))

@@ -45,12 +45,6 @@ def title(axes: Axes, text: str) -> None:
     axes.set_title(wrapped(text, TITLE), fontsize="small")
 
 
-def make_room(figure: Figure, names: Sequence[str]) -> None:
-    """Widen a figure for the names of its rows, which would otherwise shrink the panels."""
-    longest = max(len(line) for name in names for line in wrapped(name).split("\n"))
-    figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
-
-
 def with_band(axes: Axes, x: Sequence[float], band: Band, style: Style, name: str = "") -> None:
     """Draw a line of means and its interval as a band."""
     mean, low, high = band

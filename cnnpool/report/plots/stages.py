@@ -1,19 +1,25 @@
-"""Figures of every downsampling stage: the gradient it blocks, its response to a shift."""
+"""Figures of every downsampling stage: where the gradient goes, what it blocks, its response to a shift."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from cnnpool.quantity import Quantity, find
 from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison, read
 from cnnpool.report.measure import Measure
+from cnnpool.report.pairwise import Row
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import ROW, name_rows
 from cnnpool.report.plots.panels import Band
-from cnnpool.report.plots.styles import Style, of_all, shown, styles_of
+from cnnpool.report.plots.styles import of_all, shown, styles_of
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.routing import Routing
+from cnnpool.run_folder.routing import read as read_routing
 
 Table = dict[str, Band]
 """Label -> mean, low and high at every key."""
@@ -21,6 +27,10 @@ DIGITS = 4
 """Most digits of a distance in pixels."""
 FIGURED = ("gradient", "invariance", "train", "val", "test")
 """Sections of results.json with figures of their own."""
+STAGES = 4
+"""Most stages shown, from the first one on."""
+GAP = 1 / 14
+"""Gap between images, as a fraction of their width."""
 
 
 def gradient(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -61,7 +71,9 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
     for axes, one in zip(every_axes, measures, strict=True):
         if one.quantity.range[0] is not None:
             axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    panels.make_room(figure, labels)
+    # Otherwise the names of the rows would shrink the panels.
+    longest = max(len(line) for label in labels for line in panels.wrapped(label).split("\n"))
+    figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
     if len(quantities) == 1:
         figure.supxlabel(Measure("", measures[0].quantity).header, fontsize="medium")
     definitions = " ".join(f"{one.title.capitalize()}: {one.definition}" for one in quantities.values())
@@ -76,7 +88,8 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
     for one in declared:
         of_key = placed(comparison, [one])
         for stage in stages_of(comparison):
-            own = {int(at["px"]): key for key, at in of_key.items() if at["stage"] == stage and _is_px(at)}
+            here = ((at["px"], key) for key, at in of_key.items() if at["stage"] == stage)
+            own = {int(px): key for px, key in here if px.isdecimal() and len(px) <= DIGITS}
             distances = sorted(own)
             if table := spreads(comparison, [own[px] for px in distances]):
                 where = f"stage {stage}" if len(declared) == 1 else f"{short[one.key]}, stage {stage}"
@@ -84,18 +97,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         captions.append(f"{short[one.key].capitalize()}: {one.definition}")
     if not found:
         return None
-    counted = {row.choice.label: row.choice.counted for row in comparison.rows}
-    figure = by_stage(found, styles_of(comparison), counted, " or ".join(short.values()))
-    return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
-
-
-def by_stage(
-    found: Mapping[str, tuple[list[int], Table]],
-    styles: Mapping[str, Style],
-    shown_as: Mapping[str, str],
-    axis: str,
-) -> Figure:
-    """One panel per stage, one line per choice with error bars."""
+    styles, counted = styles_of(comparison), {row.choice.label: row.choice.counted for row in comparison.rows}
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     figure, every = panels.grid(len(found), 2.9, 3.2)
     for axes, (where, (x, table)) in zip(every, found.items(), strict=True):
@@ -103,14 +105,14 @@ def by_stage(
             at, style = np.array(x) + 0.02 * (labels.index(label) - (len(labels) - 1) / 2), styles[label]
             half = np.nan_to_num([mean - low, high - mean])
             look: dict[str, Any] = {"ls": style.dash, "marker": style.mark, "color": style.colour}
-            axes.errorbar(at, mean, half, label=shown_as[label], capsize=3, markersize=5, **look)
+            axes.errorbar(at, mean, half, label=counted[label], capsize=3, markersize=5, **look)
         axes.set_xticks(x)
         panels.title(axes, where)
         axes.set_xlabel("shift of the input (px)")
     every[0].set_ylim(bottom=0)
-    every[0].set_ylabel(axis)
+    every[0].set_ylabel(" or ".join(short.values()))
     panels.legend(figure, panels.drawn(*every))
-    return figure
+    return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
 
 
 def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
@@ -142,5 +144,67 @@ def stages_of(comparison: Comparison) -> list[str]:
     return [stage for stage in stages if comparison.stage in ("", stage)]
 
 
-def _is_px(values: Mapping[str, str]) -> bool:
-    return values["px"].isdecimal() and len(values["px"]) <= DIGITS
+def routing(comparison: Comparison) -> tuple[Figure, str] | None:
+    """The images, and per choice and stage the positions that receive gradient."""
+    found = {row.choice.label: one for row in shown(comparison) if (one := _first(row))}
+    if not found:
+        return None
+    images = next(iter(found.values())).images
+    # Choices trained on other data have other images.
+    found = {label: one for label, one in found.items() if np.array_equal(one.images, images)}
+    every = list(dict.fromkeys(stage for one in found.values() for stage in one.shares))
+    every = [stage for stage in every if comparison.stage in ("", stage)]
+    stages = every[:STAGES]
+    if not stages:
+        return None
+    wide = 9.0 / len(stages)
+    high = wide * images.shape[1] / (images.shape[2] * len(images) * (1 + GAP)) + 0.12
+    figure = Figure(figsize=(9 + 1.5, high * (1 + len(found)) + 1.1), layout="constrained")
+    table = figure.subplots(1 + len(found), len(stages), squeeze=False)
+    for column, stage in enumerate(stages):
+        _strip(table[0, column], images)
+        table[0, column].set_title(f"stage {stage}", fontsize="medium")
+        for row, one in enumerate(found.values(), start=1):
+            if stage in one.shares:
+                picture = _strip(table[row, column], one.shares[stage])
+    for axes, label in zip(table[:, 0], ["image", *found], strict=True):
+        axes.set_ylabel(panels.wrapped(label, 18), rotation="horizontal", ha="right", va="center")
+    bar = figure.colorbar(picture, ax=table[1:, :], location="bottom", shrink=0.6, aspect=40, pad=0.02)
+    bar.ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g}")
+    bar.set_label("channels with gradient (%)")
+    deeper = f" The first {STAGES} of {len(every)} stages." if len(every) > len(stages) else ""
+    caption = (
+        f"Where the loss gradient of {len(images)} test images goes, after training: at each position of a "
+        "stage's input, the share of channels that get any gradient. From the first seed of each choice."
+        f"{deeper}{of_all(comparison)}"
+    )
+    return figure, caption
+
+
+def _first(row: Row) -> Routing | None:
+    """The routing of the first seed that has one; errors in a picture must not end a report."""
+    for _, run in sorted(row.choice.runs.items()):
+        try:
+            if found := read_routing(run.folder):
+                return found
+        except DamagedError:
+            continue
+    return None
+
+
+def _strip(axes: Axes, maps: np.ndarray) -> AxesImage:
+    """Maps (N, H, W) or images (N, H, W, 1 or 3) beside each other."""
+    gap = max(1, round(maps.shape[2] * GAP))
+    images = maps.ndim == 4
+    if images:
+        # With opacity, so that the gaps show the page's background in any theme.
+        colours = maps if maps.shape[3] == 3 else np.repeat(maps, 3, axis=3)
+        maps = np.concatenate([colours, np.full_like(colours[..., :1], 255)], axis=3)
+    shape = (maps.shape[1], gap, *maps.shape[3:])
+    blank = np.full(shape, 0 if images else np.nan, maps.dtype)
+    row = np.concatenate([part for one in maps for part in (blank, one)][1:], axis=1)
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return axes.imshow(row, cmap="magma", vmin=0, vmax=1)

@@ -101,10 +101,7 @@ def shown(comparison: Comparison) -> list[Row]:
 
 
 def styles_of(comparison: Comparison) -> Mapping[str, Style]:
-    """Label -> style: in the order of the palette, then by label as in TensorBoard's tab.
-
-    If there are more choices than colours, those shown in all figures come first.
-    """
+    """Label -> style: in the order of the palette, those shown in figures, then by label as in the tab."""
     every = sorted((row.choice.label for row in comparison.rows), key=natural)
     first = [row.choice.label for row in shown(comparison)] if len(every) > len(COLOURS) else []
     labels = dict.fromkeys([*comparison.palette, *first, *every])
@@ -134,10 +131,7 @@ class Plot:
 def plot(
     name: str, paint: Painter, theme: str = "light", kinds: Sequence[str] = ("png", "svg")
 ) -> Plot | None:
-    """The figure of ``paint`` in one of ``THEMES``, with its caption; None if it draws nothing.
-
-    Files not among ``kinds`` stay empty; the others are cropped to the contents without cutting labels.
-    """
+    """The figure of ``paint``, cropped to its contents, in one of ``THEMES``; None if it draws nothing."""
     with themed(theme):
         if (painted := paint()) is None:
             return None

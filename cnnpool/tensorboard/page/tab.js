@@ -16,7 +16,7 @@ const SECTIONS = [
   ["values", "Values and differences", [new Figure("accuracy", "Values"), new Figure("differences", "Differences to the baseline")]],
   ["learning", "Learning", [new Figure("learning", "Learning curves", (state) => ({ seeds: state.seeds }))]],
   ["gradient", "Gradient", [new Figure("routing", "Where the gradient goes", stage), new Figure("gradient", "Inputs without gradient", stage)]],
-  ["shift", "Shift", [new Figure("shift", "Change under a shift", stage), new Figure("maps", "Accuracy over all shifts")]],
+  ["shift", "Shift", [new Figure("shift", "Change under a shift", stage)]],
   ["tradeoffs", "Trade-offs", [new Figure("pareto", "Accuracy, consistency and cost"), new Figure("headlines", "Other headlines")]],
 ];
 

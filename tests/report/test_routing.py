@@ -1,44 +1,17 @@
-"""Maps of the choices: means over seeds, in one colour scale that fits all of them."""
+"""Where the gradient goes, choice under choice."""
 
 import numpy as np
 import pytest
 
 from cnnpool.report.comparison import compare
-from cnnpool.report.plots import maps
-from cnnpool.report.plots.maps import routing
+from cnnpool.report.plots.stages import routing
 from cnnpool.report.runs import find
 from cnnpool.run_folder.layout import ROUTING
 from cnnpool.run_folder.routing import Routing, write
 
-SHIFTS = [[[0.2, 0.5, 0.2], [0.5, 0.8, 0.5], [0.2, 0.5, 0.2]], [[0.8] * 3] * 3]
-
 
 def panels(figure):
     return [axes for axes in figure.axes if axes.images and axes.get_label() != "<colorbar>"]
-
-
-def test_maps_of_all_choices_are_means_in_one_scale_from_the_smallest_to_the_largest_value(shelf):
-    for seed, pool in ((0, "max"), (1, "max"), (0, "avg")):
-        invariance = {"accuracy_over_shifts": SHIFTS[seed], "stages": {}, "map_samples": 64}
-        shelf.put(pool=pool, seed=seed, invariance=invariance)
-    figure, caption = maps.shifts(compare(find([str(shelf.root)])))
-    every = panels(figure)
-    assert [axes.get_title() for axes in every] == ["max (n=2)", "avg (n=1)"]
-    # max: corners (.2 + .8) / 2, edges (.5 + .8) / 2, centre .8; avg: .2 to .8.
-    assert {axes.images[0].get_clim() for axes in every} == {(0.2, 0.8)}
-    assert " ".join(text.get_text() for text in every[0].texts) == "50 65 50 65 80 65 50 65 50"
-    [bar] = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
-    assert bar.get_ylabel() == "accuracy of shifted images (%)"
-    assert "means over seeds, each of 64 images" in caption
-
-
-def test_without_maps_of_one_size_there_is_no_figure(shelf):
-    shelf.put()
-    shelf.put(pool="avg", invariance={"accuracy_over_shifts": [[0.5, "x"], [{}, 1]]})
-    for seed, size in ((0, 3), (1, 5)):
-        shelf.put(pool="blur", seed=seed, invariance={"accuracy_over_shifts": [[0.5] * size] * size})
-    comparison = compare(find([str(shelf.root)]))
-    assert maps.shifts(comparison) is None and routing(comparison) is None
 
 
 @pytest.fixture
