@@ -1,10 +1,12 @@
 """From a command line of ``cnnpool train`` to running jobs."""
 
+from functools import cache
 from pathlib import Path
 
 import yaml
 
 
+@cache
 def conf_dir() -> Path:
     """The folder of the configuration: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]

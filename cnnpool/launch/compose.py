@@ -176,7 +176,7 @@ def _job(
         settings = resolve(config, fixed)
     except ValueError as error:
         mistake = str(error)
-    refuse_code(settings)
+    refuse_code({key: value for key, value in settings.items() if key not in fixed})
     try:
         if settings:
             check(settings)

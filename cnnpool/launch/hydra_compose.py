@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter
@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool import registry
 from cnnpool.launch import conf_dir, names_of
-from cnnpool.launch.config import check_folder
+from cnnpool.launch.config import check_folder, refuse_code
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
@@ -30,6 +30,8 @@ FROM_PACKAGES = ("data", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
 REFERS = re.compile(r'\$\{|"\?\?\?"')
 """In JSON: a reference or a missing value."""
+TARGET = re.compile(r"\$\{([^}]*)")
+"""What a reference refers to."""
 
 
 class Composer:
@@ -74,8 +76,8 @@ class Composer:
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
         """Like :meth:`job`, in a tenth of the time if only plain values differ from an earlier one.
 
-        The configuration is valid until the next call, which changes it. ``fixed`` then has the sections
-        without references, as plain data.
+        The configuration is valid until the next call, which changes it. ``fixed`` then has sections
+        of it as plain data, without code.
 
         Raises:
             ValueError: in one line, if it cannot be composed.
@@ -94,7 +96,7 @@ class Composer:
         try:
             if key not in self._shared:
                 config = self._composed(rest)
-                self._shared[key] = config, _fixed(config)
+                self._shared[key] = config, _fixed(config, keys)
             # Not copied, which would take most of the time: every job of this kind sets these keys again.
             config, fixed = self._shared[key]
             self.fixed = _patched(fixed, plain)
@@ -183,15 +185,29 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
     return plain, rest
 
 
-def _fixed(config: DictConfig) -> dict[str, Any]:
-    """The sections without missing values or references, as plain data."""
+def _fixed(config: DictConfig, changing: Collection[str]) -> dict[str, Any]:
+    """The sections as plain data, checked, without those that may change with other sections' values."""
     found = {}
     for key in filter(config.__contains__, SECTIONS):
         if isinstance(node := config._get_node(key), DictConfig):
-            plain = OmegaConf.to_container(node, resolve=False)
-            if not REFERS.search(json.dumps(plain, default=str)):
-                found[key] = plain
+            found[key] = OmegaConf.to_container(node, resolve=False)
+    texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
+    if not any(_changes(target, changing) for text in texts.values() for target in TARGET.findall(text)):
+        found = {key: OmegaConf.to_container(config[key], resolve=True) for key in found}
+        texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
+    found = {key: plain for key, plain in found.items() if not REFERS.search(texts[key])}
+    refuse_code(found)
     return found
+
+
+def _changes(target: str, keys: Collection[str]) -> bool:
+    """Whether a reference to ``target`` may change with the values of ``keys``."""
+    if re.match(r"oc\.env:[^$]*$", target):
+        return False
+    target = "model.norm" if target.startswith("norm_of_model:") else target
+    if not re.fullmatch(r"\w+(\.\w+)*", target) or target.startswith("hydra"):
+        return True
+    return any(f"{target}.".startswith(f"{key}.") or f"{key}.".startswith(f"{target}.") for key in keys)
 
 
 def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, Any]:
@@ -208,6 +224,7 @@ def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, A
             node[key] = node = dict(node[key])
         else:
             if path and path[-1] in node and not REFERS.search(json.dumps(value, default=str)):
+                refuse_code(value, f"{override.key_or_group}.")
                 node[path[-1]] = value
                 continue
         del found[section]
