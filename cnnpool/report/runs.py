@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +192,14 @@ def keys_of(text: str | None) -> list[str]:
 
 def as_text(value: Any) -> str:
     """A setting as written in ``--where``: a text unchanged, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, list | dict) else _number(value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _number(value: Any) -> str:
+    return json.dumps(value)
 
 
 def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
