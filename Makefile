@@ -23,7 +23,9 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 quickstart: .venv/ready
-	@$(BIN)/python scripts/quickstart.py $(ARGS)
+	$(BIN)/cnnpool train -m experiment=quickstart seed=0 fit.pictures=true
+	$(BIN)/cnnpool train -m experiment=quickstart
+	$(BIN)/cnnpool compare outputs/quickstart/digits --baseline max
 
 # One thread per process: torch's own threads would fight with each other and with the workers.
 PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest

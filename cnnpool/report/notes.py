@@ -118,8 +118,8 @@ def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
         return ""
     if busy:
         return (
-            f"{timed}: unreliable, since other programs took more than {100 * LOADED:.0f} % of the "
-            f"processors during {len(busy)} of {len(loads)} runs, up to {100 * max(busy):.0f} %"
+            f"{timed}: unreliable, since other processes, such as other runs, took more than "
+            f"{100 * LOADED:.0f} % of the processors during {len(busy)} of {len(loads)} runs, up to {100 * max(busy):.0f} %"
         )
     silent = f"{len(loads) - len(known)} of {len(loads)} runs do not say how busy the machine was"
     return f"{timed}: not known to be reliable, since {silent}"

@@ -20,7 +20,7 @@ case "$2" in
 esac
 echo "$(test -e .venv/unfinished && echo unfinished:) ${{0##*/}} $*" >> calls
 test "$2" != venv || {{
-  mkdir -p .venv/bin; for name in python uv ruff vulture; do cp "$0" .venv/bin/$name; done; }}
+  mkdir -p .venv/bin; for name in python uv ruff vulture cnnpool; do cp "$0" .venv/bin/$name; done; }}
 case "$*" in *"$FAILS"*) exit 1 ;; esac
 """
 
@@ -180,6 +180,13 @@ def test_tests_take_all_cores_unless_told_otherwise(installed):
     assert installed.make("test-rest")[3] == [f"{everywhere} -m rest"]
     for tests in ("test", "test-rest"):
         assert installed.make(tests, "ARGS=-k blur")[3] == [" python -m pytest -k blur"]
+
+
+def test_quickstart_trains_one_seed_with_pictures_then_all_and_compares(installed):
+    every = ["train -m experiment=quickstart seed=0 fit.pictures=true", "train -m experiment=quickstart"]
+    compared = "compare outputs/quickstart/digits --baseline max"
+    assert installed.make("quickstart")[3] == [f" cnnpool {one}" for one in (*every, compared)]
+    assert installed.make("quickstart", fails="pictures")[0] == 2
 
 
 @pytest.mark.parametrize("fails", ["ruff check", "ruff format", "python mypy"])

@@ -57,7 +57,7 @@ def test_source_archive_carries_what_a_checkout_needs_and_no_results(tmp_path):
     (path,) = builders.SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
-    assert {"Makefile", "scripts/quickstart.py", "requirements.lock", "LICENSE", "CITATION.cff"} <= names
+    assert {"Makefile", "scripts/figures.py", "requirements.lock", "LICENSE", "CITATION.cff"} <= names
     assert {"conf/pool/strided.yaml", "tests/setup/test_package.py", "pyproject.toml", "README.md"} <= names
     assert not [name for name in names if name.startswith(("data/", ".venv", "uv.lock"))]
     assert [name for name in names if name.startswith("outputs")] == ["outputs/README.md"]
