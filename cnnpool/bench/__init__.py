@@ -89,7 +89,7 @@ def parser() -> Parser:
     result.add_argument(
         "--plain",
         action="store_true",
-        help="as in a script that sets nothing; without it as in training, which keeps freed memory "
+        help="as in a script that sets nothing; the default is as in training, which keeps freed memory "
         "(cnnpool.keep_memory) and lets idle threads sleep (GOMP_SPINCOUNT)",
     )
     result.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")

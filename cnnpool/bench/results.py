@@ -23,7 +23,7 @@ def check_out(out: Path | None) -> None:
     if out and not Path(os.path.realpath(out)).parent.is_dir():
         raise ValueError(f"--out {out}: no such folder")
     if out and out.exists() and not out.is_file():
-        raise ValueError(f"--out {out}: not a file, which the results could replace")
+        raise ValueError(f"--out {out}: not a file that the results could replace")
 
 
 def record(

@@ -81,7 +81,8 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
         found = Ledger(folder=path.parent, **known)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(
-            f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"
+            f"{path} is damaged: delete it to continue with the finished runs (the time that they took "
+            "is forgotten)"
         ) from None
     if differ := differences(found.design, json.loads(json.dumps(design))):
         more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""

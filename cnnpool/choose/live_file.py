@@ -46,7 +46,7 @@ class Live:
         if not self.candidates:
             raise ValueError("it has no candidates")
         if len({len(self.trained), len(self.left), *(len(one.cells) for one in self.candidates)}) != 1:
-            raise ValueError("its lists are not of one length")
+            raise ValueError("its lists differ in length")
 
 
 ADAPTER = TypeAdapter(Live)

@@ -30,7 +30,7 @@ from cnnpool.tables import Column, from_rows
 ACCURACY = Measure("test.accuracy", fraction("", "", ""))
 ENDS = {
     "one left": "all other candidates are dropped or out",
-    "equivalent": "those left differ by less than the margin",
+    "equivalent": "the remaining candidates differ by less than the margin",
     "decided": "the cheapest candidate left is shown to lose less than the margin against every other",
     "all rounds": "all planned rounds have run",
     "budget": "no further round fits into the budget",
@@ -177,7 +177,9 @@ def _collapsed(study: Study) -> list[tuple[str, str]]:
             if one.accuracy is not None and one.images and one.images.get("test")
         )
         if lost:
-            found.append((arm.label, f"{lost} of {len(runs)} runs are no better than naming one class"))
+            found.append(
+                (arm.label, f"{lost} of {len(runs)} runs are no better than always predicting one class")
+            )
     return found
 
 
@@ -238,10 +240,10 @@ def _reason(study: Study, view: View, place: int) -> str:
         message += f"; {study.arms[leader].label} has the highest mean"
     if not view.costs_known:
         return (
-            f"{message}. Of those that this is shown of, it has the best mean; their {study.cost.title} is "
+            f"{message}. Of those for which this is shown, it has the best mean; their {study.cost.title} is "
             "not known."
         )
-    return f"{message}. Of those that this is shown of, it takes the least {study.cost.title}."
+    return f"{message}. Of those for which this is shown, it takes the least {study.cost.title}."
 
 
 def _missing(study: Study, view: View) -> str:
@@ -252,7 +254,7 @@ def _missing(study: Study, view: View) -> str:
     if math.isnan(needed):
         return "Missing: more rounds."
     number = f"about {needed:.0f}" if needed <= MOST else f"more than {MOST}"
-    return f"Missing: {number} rounds would tell, if means and spread stay as they are."
+    return f"Missing: {number} rounds would tell, if means and spread do not change."
 
 
 def _enough(study: Study, view: View) -> str:

@@ -149,9 +149,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     train = raw.train.take(rest)
     mean, std = statistics(train)
     if min(std) == 0:
-        raise DataError(
-            f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
-        )
+        raise DataError(f"{name}: channel {std.index(0)} is the same in every pixel of every training image")
     return Dataset(
         name,
         raw.classes,

@@ -177,7 +177,7 @@ def _opaque(strip: Image.Image) -> Image.Image:
     if strip.mode.startswith(("I", "F")):
         values = np.asarray(strip)
         if values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= 1 << 16:
-            raise ValueError("its values are not those of 8 or 16 bits: save it with 8 or 16 bits a channel")
+            raise ValueError("its values do not fit 8 or 16 bits: save it with 8 or 16 bits per channel")
         grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
         grey[values == strip.info.get("transparency", -1)] = 255
         return Image.fromarray(grey)

@@ -167,7 +167,7 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
     if not resized:
         return f"{text}every image has it"
     count = f"{len(resized):,} of {len(sizes):,}"
-    return f"{text}{count} images are resized, {between(resized)}, and their centre is cut out"
+    return f"{text}{count} images are resized, {between(resized)}, and cropped to their centre"
 
 
 def cache_folder(root: Path) -> Path:
@@ -205,7 +205,7 @@ def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
     except OSError as error:
         place = f"their list cannot be kept in {listed.parent}: {error.strerror}"
     if skip:
-        return f"left out, since they cannot be read: {len(skipped):,} of the images, {place}"
+        return f"left out as unreadable: {len(skipped):,} of the images, {place}"
     path, why = next(iter(skipped.items()))
     more = f" and {len(skipped) - 1:,} more ({place})" if len(skipped) > 1 else ""
     raise DataError(

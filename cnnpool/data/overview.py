@@ -47,7 +47,7 @@ def warnings(dataset: Dataset) -> Iterator[str]:
     """Sentences on single, missing or much larger classes, and on duplicated images."""
     names, counts = [tables.printable(name) for name in dataset.classes], dataset.counts
     if len(names) == 1:
-        yield f"{dataset.name}: there is one class only, so any network is right about every image"
+        yield f"{dataset.name}: there is one class only, so any network classifies every image correctly"
     for part, sizes in counts.items():
         missing = [name for name, size in zip(names, sizes, strict=True) if not size]
         if sum(sizes) and missing:
@@ -62,8 +62,8 @@ def warnings(dataset: Dataset) -> Iterator[str]:
         )
     if count := copies(dataset.test.rows, dataset.train.rows):
         yield (
-            f"{dataset.name}: {count:,} of the {len(dataset.test):,} test images are training images too, so "
-            "the test says less about new images: take them out of one of both"
+            f"{dataset.name}: {count:,} of the {len(dataset.test):,} test images are also training images, "
+            "so the test says less about new images: remove them from one of the two"
         )
 
 

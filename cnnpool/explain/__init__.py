@@ -95,7 +95,7 @@ def parser() -> Parser:
     add("--values", action="append", default=[], metavar="ROWS", help=values)
     add("--batch", action="store_true", help="two images, and where the mean over them enters the gradient")
     add("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
-    add("--list", action="store_true", help="list the operators by what their gradient is like")
+    add("--list", action="store_true", help="list the operators, grouped by their gradient")
     return result
 
 

@@ -77,7 +77,7 @@ def listing() -> str:
     groups = {"start with": list(FIRST)}
     for name in registry.names(*ROOMS["pool"]):
         groups.setdefault(gradient_of(name), []).append(name)
-    groups["readouts, the last pooling before the classifier"] = registry.names(*ROOMS["readout"])
+    groups["readouts: the last pooling before the classifier"] = registry.names(*ROOMS["readout"])
     return "\n".join(
         f"{title}\n{textwrap.fill('  '.join(names), 100, initial_indent='  ', subsequent_indent='  ')}\n"
         for title, names in groups.items()

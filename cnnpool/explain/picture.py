@@ -77,9 +77,9 @@ def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, hig
 def _foot(example: Example) -> list[str]:
     samples, outputs = example.derivatives.shape[:2]
     places = [(n, index) for n in range(samples) for index in range(outputs)]
-    lines = ["A border on the input is the window of the output with that border."]
+    lines = ["A border on the input marks the window of the output with the same border."]
     if any(example.chooses(*place) for place in places):
-        lines[0] += " A circle is around what the window's gradient goes to."
+        lines[0] += " A circle marks an input that gets the window's gradient."
     for n, index in places:
         if tie := example.tie(n, index):
             row, column = divmod(index, example.outputs.shape[-1])
@@ -99,7 +99,7 @@ def _foot(example: Example) -> list[str]:
 def _mean(example: Example) -> str:
     values, count = [number(value) for value in example.weight_gradients], len(example.images)
     if count == 1:
-        return f"Of one sample the mean loss is its own; x = w * image gives dL/dw = {values[0]}."
+        return f"With one sample the mean loss is its loss; x = w * image gives dL/dw = {values[0]}."
     return (
         "Each sample routes the gradient of its own loss L_n. The loss of the batch is their mean, so each "
         f"gradient is divided by {count}; at a weight that samples share they add up: x = w * image gives "

@@ -111,7 +111,7 @@ class Classifier(LightningModule):
         content = load(Path(checkpoint_path), map_location)
         if not isinstance(content, dict) or "hyper_parameters" not in content:
             raise ValueError(
-                f"{checkpoint_path} says nothing of its network: it was written before version 0.3.0"
+                f"{checkpoint_path} does not record its network: it was written before version 0.3.0"
             )
         made = cls(**content["hyper_parameters"], model=model)
         made.load_state_dict(content["state_dict"])
@@ -349,7 +349,7 @@ def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
 
 def _rebuilt(made: Mapping[str, Any] | None, data: Mapping[str, Any] | None, seed: int) -> nn.Module:
     if made is None or data is None:
-        raise ValueError("this classifier holds a module of its own: give it as model=")
+        raise ValueError("this classifier was made from a module object: pass that as model=")
     images = network.Images(data["in_channels"], tuple(data["size"]), len(data["classes"]))
     return network.rebuild(made["model"], made["stages"], made["readout"], images, seed=seed)
 

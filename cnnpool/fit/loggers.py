@@ -79,7 +79,7 @@ class Guarded(Logger):
         except Exception as error:
             reason = str(error).partition("\n")[0]
             log.warning(
-                "log=%s receives nothing more of this run (%s); the run's own files do", self.called, reason
+                "log=%s receives nothing more from this run (%s); the run's own files do", self.called, reason
             )
             self.logger = None
 

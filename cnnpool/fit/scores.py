@@ -82,6 +82,7 @@ def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
         return ""
     share = max(counts) / sum(counts)
     return (
-        f"the network learned nothing that helps on the test images: accuracy {100 * accuracy:.1f} %, and "
-        f"{100 * share:.1f} % by always naming the commonest class. Try a lower fit.lr, or more fit.epochs"
+        f"the network learned nothing useful for the test images: accuracy {100 * accuracy:.1f} %, and "
+        f"{100 * share:.1f} % by always predicting the commonest class. Try "
+        "a lower fit.lr, or more fit.epochs"
     )

@@ -49,10 +49,10 @@ def parser() -> Parser:
     )
     add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
     add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
-    fetch = "fetch data that is missing (default: only what --data names; a run's data are not fetched)"
+    fetch = "download missing data (default: only those named by --data, not a run's)"
     add("--download", action=argparse.BooleanOptionalAction, help=fetch)
     add("--size", type=int, metavar="PX", help="resize the images to PX x PX pixels")
-    add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint that holds one")
+    add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint with one")
     add(
         "--weights",
         metavar="NAME",
@@ -74,9 +74,9 @@ def parser() -> Parser:
         "--all", action="store_true", help="with --swap: every number at every stage, not the first few alone"
     )
     add("--where", metavar="WHERE", help="what to swap: pool, conv, head, or a regular expression of names")
-    add("--probes", metavar="NAMES", help="which measurements, separated by commas; all for every one")
+    add("--probes", metavar="NAMES", help="measurements, separated by commas; all for every one")
     add("--set", metavar="PROBE.KEY=VALUE", action="append", default=[], help="an option of a measurement")
-    add("--samples", type=int, metavar="N", help="look at no more than N images in any measurement")
+    add("--samples", type=int, metavar="N", help="use at most N images in any measurement")
     add("--seed", type=int, default=0, metavar="N", help="seed of random weights (default: 0)")
     add("--device", default="cpu", metavar="NAME", help="where to compute: cpu, cuda, ... (default: cpu)")
     add("--out", metavar="DIR", help="folder of results.json and pictures (default: outputs/probe/MODEL)")

@@ -143,7 +143,7 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
 
     def at_random(dataset: Dataset) -> Built:
         torch.manual_seed(seed)
-        words = f"random, seed {seed}: the figures describe the architecture, untrained"
+        words = f"random, seed {seed}: the numbers describe the untrained architecture"
         return Built(source.network(dataset.num_classes), words, UNTRAINED)
 
     if found is None:

@@ -35,7 +35,7 @@ def report(results: Results, width: int) -> str:
     stages = (
         tables.text(_stages(results, quantities, read), max(width, NARROWEST))
         if results.stages
-        else "no downsampling module: nothing to say of stages\n"
+        else "no downsampling module, so no stages to measure\n"
     )
     return _joined(_pairs(_head(results)), stages, _pairs([*whole, *_notes(results.measured)]))
 

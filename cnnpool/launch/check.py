@@ -17,7 +17,7 @@ def check(settings: Mapping[str, Any]) -> None:
     """
     schema.OWN["seed"].take("seed", settings["seed"])
     if isinstance(out := settings.get("out"), list | dict):
-        raise ValueError(f"out={out}: names no folder, which is one word")
+        raise ValueError(f"out={out}: not the name of a folder, which is one word")
     for room in ("fit", "trainer"):
         registry.check_options(schema.options_of(room, ""), room, settings.get(room, {}), room)
     for room, path, chosen in _choices(settings):

@@ -148,7 +148,7 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
             config = composer.one_of_many(chosen)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
                 name = config.hydra.runtime.choices.experiment
-                raise ValueError(f"experiment={name} is a sweep of its own: run it by a command of its own")
+                raise ValueError(f"experiment={name} is a separate sweep: run it by a separate command")
             OmegaConf.copy_cache(whole, config)
             jobs.append(_job(config, number, composer.fixed))
             progress.step()

@@ -16,7 +16,7 @@ from cnnpool.system.output import shortened
 
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
-TOO_DEEP = "references are nested too deep; write the value itself"
+TOO_DEEP = "references are nested too deeply; write the value itself"
 ONE_LINE = "a setting is one line, without control characters"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
 HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode")
@@ -57,7 +57,7 @@ def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({}))
         needed = [*(room for room, about in ROOMS.items() if about.needed), "seed"]
         if missing := [key for key in needed if key not in plain]:
             raise ValueError(
-                f"{missing[0]} is missing: the file that was chosen for it sets something else; give it no "
+                f"{missing[0]} is missing: the chosen file sets something else: give it no "
                 "other '# @package', and a name"
             )
     except OmegaConfBaseException as error:
@@ -143,7 +143,7 @@ def check_folder(folder: Path, ours: Path) -> None:
             Hydra's own settings.
     """
     if not folder.is_dir():
-        raise ValueError(f"--config-dir {folder}: not found, or no folder")
+        raise ValueError(f"--config-dir {folder}: not found, or not a folder")
     for name in sorted(glob("**/*.yaml", root_dir=folder, recursive=True)):
         path = folder / name
         try:
@@ -151,15 +151,15 @@ def check_folder(folder: Path, ours: Path) -> None:
             scalars = [event.value for event in yaml.parse(text) if isinstance(event, yaml.ScalarEvent)]
             content = yaml.safe_load(text)
         except UnicodeDecodeError:
-            raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
+            raise ValueError(f"{path} is not UTF-8 text: save it as UTF-8") from None
         except (yaml.YAMLError, RecursionError) as error:
             raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
         if (ours / name).is_file() and (ours / name).read_text(encoding="utf-8") != text:
             raise ValueError(f"{path}: there is a {Path(name).with_suffix('')} already; give it another name")
         if not (ours / name).is_file() and any(map(REFERENCE.search, scalars)):
             raise ValueError(
-                f"{path}: a file refers to other keys alone, not to the environment, whose secrets would be "
-                "saved with the run: give that value on the command line"
+                f"{path}: a file may refer only to other keys, not to the environment, whose secrets would "
+                "be saved with the run: give that value on the command line"
             )
         for setting in _of_hydra(content if isinstance(content, dict) else {}):
             raise refuse_hydra(f"{path}: {setting}")

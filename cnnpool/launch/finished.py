@@ -36,7 +36,7 @@ def finished(job: Job) -> Results | None:
     if found is None:
         return None
     if found.accuracy is None:
-        raise OccupiedError(f"{job.folder} holds results of something else: choose another folder by out=")
+        raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
     if differ := differences(found.asked, asked(job.settings)):
         raise OccupiedError(
             f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {REMEDY}"

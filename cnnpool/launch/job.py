@@ -48,7 +48,7 @@ class Job:
         weights = self.settings.get("model", {}).get("weights")
         if weights is None or FINE_TUNING not in self.overrides:
             return ""
-        return f"recipe {FINE_TUNING}, since model.weights is given; fit=default is that for random weights"
+        return f"recipe {FINE_TUNING}, since model.weights is given; fit=default is for random weights"
 
     @property
     def name(self) -> str:

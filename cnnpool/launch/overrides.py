@@ -73,7 +73,7 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
     except HydraException as error:
         raise ValueError(f"{line}: {error}") from None
     except OmegaConfBaseException:
-        raise ValueError(f"{line}: a function such as range() stands alone, in no list of values") from None
+        raise ValueError(f"{line}: a function such as range() cannot be part of a list of values") from None
     if not found:
         raise ValueError(f"{line}: it matches no value, so there is nothing to run")
     return found
@@ -153,7 +153,7 @@ def _quoted(line: str) -> Override:
     except (HydraException, RecursionError, ValueError):
         raise ValueError(message) from None
     if key not in PATHS:
-        raise ValueError(f"{message}; for a text with signs, type {shortened(shlex.quote(quoted))}")
+        raise ValueError(f"{message}; for text with signs, type {shortened(shlex.quote(quoted))}")
     return override
 
 

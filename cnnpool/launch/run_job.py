@@ -114,7 +114,7 @@ def _described(error: BaseException, job: Job) -> str:
     """Cause, place and remedy in one line."""
     message = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):
-        return f"something called exit({error.code}) while it trained"
+        return f"exit({error.code}) was called during the training"
     if is_of_memory(error):
         size = job.settings.get("data", {}).get("batch_size")
         return (
@@ -130,9 +130,7 @@ def _described(error: BaseException, job: Job) -> str:
     if job.devices > 1 and UNANSWERED.search(message):
         return "another process of this training ended, or does not answer; the same command goes on"
     if isinstance(error, OSError) and error.strerror:
-        return (
-            f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"
-        )
+        return f"{error.filename or job.folder}: {error.strerror}; fix that, and the same command goes on"
     if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
         return message
     return f"{type(error).__name__}: {message}"

@@ -269,7 +269,7 @@ class Task:
             self.in_vain = self.in_vain + 1 if self._saved() == before else 0
             if self.in_vain < IN_VAIN:
                 requeue(signal.SIGUSR2, None)
-            message = f"its time was up {IN_VAIN} times before it could save: raise launch.timeout_min"
+            message = f"it ran out of time {IN_VAIN} times before it could save: raise launch.timeout_min"
             return lost(self.job, message, outcome.log)
         if outcome.status == 128 + signal.SIGTERM and slurm_queue.comes_back():
             # Without a result, which would be final for this job.

@@ -20,7 +20,7 @@ from cnnpool.registry import Option
 from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
 
 WIDTH, COLUMN = 100, 34
-AT_ONE_STAGE = "the same for the stage s2 alone, or inherit; options of its own are stage.s2.KEY=VALUE"
+AT_ONE_STAGE = "the same for stage s2 alone, or inherit; its options are stage.s2.KEY=VALUE"
 CLOSING = """\
 examples:
   cnnpool train data=mnist pool=max

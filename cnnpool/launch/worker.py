@@ -185,7 +185,7 @@ class Worker:
 
 def _death(exitcode: int | None) -> str:
     if exitcode in (None, UNKNOWN):
-        return "ended early, and so did the process that started it and knew why"
+        return "ended early, as did the process that started it and would know why"
     if exitcode >= 0:
         return f"ended early with exit status {exitcode}"
     name = signal.Signals(-exitcode).name

@@ -205,7 +205,7 @@ class ProbeCallback(Callback):
         self._failed = True
         reason = (str(error).splitlines() or [""])[0]
         rank_zero_warn(
-            f"{type(self).__name__} failed and measures no more in this training: "
+            f"{type(self).__name__} failed and is switched off for this training: "
             f"{type(error).__name__}: {reason}"
         )
 

@@ -191,7 +191,7 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
         except NoLogitsError:
             raise
         except (RuntimeError, ValueError):
-            return f"the model does not take crops of {view.shape[-2]}x{view.shape[-1]}"
+            return f"the model does not accept crops of {view.shape[-2]}x{view.shape[-1]}"
     return None
 
 

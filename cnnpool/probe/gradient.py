@@ -107,7 +107,7 @@ class GradientRouting(Probe):
             "<stage>.phase_imbalance",
             "phase imbalance",
             "Standard deviation of the mean gradient magnitude over the positions within a stride, divided "
-            "by its mean: 0 where every position gets as much.",
+            "by its mean: 0 where all positions get the same.",
         ),
     )
 

@@ -85,7 +85,7 @@ def ranking(comparison: Comparison) -> str:
     """The ranks in one sentence, or the reason why there are none."""
     rows = comparison.rows
     if len(rows) < 2:
-        return "One choice alone: nothing to rank."
+        return "Only one choice: nothing to rank."
     if comparison.metric.sense == 0:
         return f"No ranking: neither a high nor a low {comparison.metric.title} is better in itself."
     if comparison.named:

@@ -61,12 +61,12 @@ def parser() -> Parser:
     add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
     where = "only runs that have it; can be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
-    metric = f"measures, {', '.join(SHORT)} for short (default: {METRIC}; of logs an accuracy)"
+    metric = f"measures, {', '.join(SHORT)} for short (default: {METRIC}; for logs an accuracy)"
     add("--metric", default="", metavar="KEY,...", help=metric)
-    add("--best", default="", choices=("max", "min"), help="of logs the best value, which flatters")
-    last = "of logs the last value (default); with it, --best says what is better"
+    add("--best", default="", choices=("max", "min"), help="for logs: the best value, which is optimistic")
+    last = "for logs: the last value (default); --best then says what is better"
     add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
-    add("--mean-of-last", type=int, metavar="K", help="of logs the mean of the last K points")
+    add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
     margin = "a smaller difference does not matter (default: half a point where images are known)"
     add("--margin", type=float, metavar="X", help=margin)
     base = "choice to compare the others with (default: max, else the first)"

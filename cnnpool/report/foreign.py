@@ -67,7 +67,11 @@ class Value:
     def said(self, tags: Sequence[str]) -> str:
         """A sentence on how runs are read."""
         how = f"the mean of its last {self.last} points" if self.points > 1 else "its last value"
-        how = how if self.points else f"its {self.best}imum, which flatters: on other data it would be worse"
+        how = (
+            how
+            if self.points
+            else f"its {self.best}imum, which is optimistic: on other data it would be worse"
+        )
         better = " and ".join(f"{self.better(tag)} {tag}" for tag in tags)
         told = f"{better} {'are' if len(tags) > 1 else 'is'} better"
         said = f"; {told}." if self.best else f"; by name, {told} (--best says otherwise)."
@@ -326,7 +330,7 @@ def understood(groups: Sequence[Mapping[int, Run]], tags: Sequence[str]) -> str:
     sizes = sorted({len(group) for group in groups})
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     numbered, keys = own[0].numbered, own[0].by
-    why = "their numbers differ" if numbered else "no number tells which belong together"
+    why = "their numbers differ" if numbered else "no number says which belong together"
     pairs = f"paired by {numbered}" if paired(groups) else f"not paired, since {why} (Welch's test)"
     by = "" if keys == ("group",) else f" by {', '.join(keys)}"
     counted = f"{len(groups)} group{'s' * (len(groups) > 1)}{by}"

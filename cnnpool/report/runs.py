@@ -27,7 +27,7 @@ UNSET = "unset"
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
 """Written first; it marks a folder as a report."""
-KILLED = "stopped: no process trains it any more; the same command goes on from there"
+KILLED = "stopped: its process has ended; the same command goes on from there"
 
 
 @dataclass(frozen=True)

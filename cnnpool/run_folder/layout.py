@@ -48,7 +48,7 @@ def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
 
 def lost(path: Path) -> LostError:
     """The error that ``path`` was deleted, or replaced by another run, from outside."""
-    return LostError(f"{path} was deleted or replaced while its run went on: {AGAIN}")
+    return LostError(f"{path} was deleted or replaced while its run was running: {AGAIN}")
 
 
 def temp_prefix(folder: Path) -> str:

@@ -30,7 +30,7 @@ class MetricsFile:
         written = self.path.read_bytes() if self.path.exists() else b""
         if len(written) < kept_bytes:
             raise DamagedError(
-                f"{self.path} has lost lines that the checkpoint needs: put it back, "
+                f"{self.path} has lost lines that the checkpoint needs: restore it, "
                 f"or delete {folder} to train anew"
             )
         write_bytes(self.path, written[:kept_bytes], maker=temp_prefix(folder))
@@ -55,10 +55,10 @@ class MetricsFile:
         try:
             with self.path.open("r+b") as file:
                 if file.seek(0, os.SEEK_END) != self._size:
-                    raise LostError(f"{self.path} was altered while its run went on: {AGAIN}")
+                    raise LostError(f"{self.path} was altered while its run was running: {AGAIN}")
                 yield file
         except FileNotFoundError:
-            raise LostError(f"{self.path} was deleted while its run went on: {AGAIN}") from None
+            raise LostError(f"{self.path} was deleted while its run was running: {AGAIN}") from None
 
 
 @dataclass(frozen=True)

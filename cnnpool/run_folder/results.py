@@ -163,7 +163,7 @@ def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
         if len(bits) != -(-images // 8) or found[images:].any():
             raise ValueError(f"{8 * len(bits)} bits for {images} images")
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"correct is no record of images: {error}") from None
+        raise ValueError(f"correct is not a record of images: {error}") from None
     return found[:images].astype(bool)
 
 

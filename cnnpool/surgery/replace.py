@@ -178,8 +178,8 @@ def replacement(target: Target, after: nn.Module) -> nn.Module:
                     after(x)
         except Exception as error:
             raise ValueError(
-                f"it is called with maps of {', '.join(map(str, channels))} channels, of which the "
-                "replacement serves one number alone"
+                f"it is called with maps of {', '.join(map(str, channels))} channels, and "
+                "the replacement takes only one number of channels"
             ) from error
     return ByKeyword(after) if target.keyword else after
 
@@ -212,7 +212,7 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     if functional.calls:
         parts.append(f"{functional} (cnnpool.as_modules makes modules of them)")
     if names := unrecognised(seen, functional):
-        parts.append(f"{', '.join(names)}, which make maps smaller in a way of their own")
+        parts.append(f"{', '.join(names)}, which downsample in their own way")
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
 
 
@@ -296,7 +296,7 @@ def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
     if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
         return ""
     return (
-        f"{name} makes the model costlier: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs and "
-        f"{before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
+        f"{name} makes the model more expensive: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs "
+        f"and {before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
         + (f"; {remedy}" if remedy else "")
     )

@@ -216,6 +216,6 @@ def _text(content: Mapping[str, Any]) -> bytes:
 
 def _attached(content: bytes | None, name: str, kind: str) -> Response:
     if content is None:
-        return Response("The runs hold no numbers for this.\n", 404, HEADERS, content_type="text/plain")
+        return Response("The runs have no numbers for this.\n", 404, HEADERS, content_type="text/plain")
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(content, content_type=kind, headers=headers)

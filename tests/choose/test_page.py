@@ -69,7 +69,7 @@ def test_runs_that_learned_nothing_are_told_as_a_risk_of_their_candidate(written
             runs[seed] = replace(one, measured=one.measured | {"test": test}, images={"test": [36] * 10})
         monkeypatch.setattr(arm, "runs", lambda seeds, runs=runs: runs)
     text = page.report(study, ending)["choose.md"]
-    assert "- **max**: 1 of 7 runs are no better than naming one class" in text
+    assert "- **max**: 1 of 7 runs are no better than always predicting one class" in text
     assert text.count("no better than naming") == 1
 
 

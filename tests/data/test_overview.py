@@ -37,8 +37,8 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
         "  2 classes in train/, test/",
         "  left alone: .txt (1)",
         "  size: 6x5 (that of 30 of 31 images before any are put aside); 1 of 35 images are resized, 40x50, "
-        "and their centre is cut out",
-        f"  left out, since they cannot be read: 1 of the images, see {listed}",
+        "and cropped to their centre",
+        f"  left out as unreadable: 1 of the images, see {listed}",
         "  class  train  val  test",
         "  -----  -----  ---  ----",
         "  ant       18    2     2",

@@ -72,7 +72,7 @@ def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(capl
         logger.log_metrics({"train/loss": 1.0}, step)
     assert failing.calls == 1
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "log=mlflow receives nothing more of this run (no route to host); the run's own files do"
+        "log=mlflow receives nothing more from this run (no route to host); the run's own files do"
     ]
 
 

@@ -273,7 +273,7 @@ def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch,
 
 def test_a_run_of_which_a_checkpoint_was_deleted_is_not_finished(runs, tmp_path, monkeypatch):
     cut(monkeypatch, 24, (tmp_path / "checkpoints" / "best.ckpt").unlink, "on_train_epoch_end")
-    with pytest.raises(LostError, match=r"best\.ckpt was deleted or replaced while its run went on"):
+    with pytest.raises(LostError, match=r"best\.ckpt was deleted or replaced while its run was running"):
         runs.run(tmp_path, **EVERY)
     assert not (tmp_path / "results.json").exists()
 

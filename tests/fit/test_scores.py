@@ -143,4 +143,4 @@ def test_what_chance_reaches_is_said(accuracy, counts, said):
     assert bool(text) == said
     if said:
         assert f"accuracy {100 * accuracy:.1f} %" in text
-        assert f"{100 * max(counts) / sum(counts):.1f} % by always naming the commonest class" in text
+        assert f"{100 * max(counts) / sum(counts):.1f} % by always predicting the commonest class" in text

@@ -292,7 +292,7 @@ def test_random_weights_are_said_plainly_and_repeat(capsys):
     first, said = examined(capsys, *arguments)
     again, _ = examined(capsys, *arguments)
     other, _ = examined(capsys, *arguments, "--seed", "1")
-    assert re.search(r"weights +random, seed 0: the figures describe the architecture, untrained", said)
+    assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
     assert first["gradient"] == again["gradient"] != other["gradient"]
     assert "2 test images of digits, 3x40x40" in said
     # Its stem is a strided convolution, and it pools three times.

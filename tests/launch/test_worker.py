@@ -189,5 +189,5 @@ def test_jobs_can_be_stopped_once_the_server_that_forked_them_is_killed(context,
     assert state(folders[0])["state"] == "stopped"
     os.kill(state(folders[1])["pid"], signal.SIGKILL)
     outcome = ended(second)
-    said = "ended early, and so did the process that started it and knew why"
+    said = "ended early, as did the process that started it and would know why"
     assert (outcome.state, outcome.message) == ("failed", said)

@@ -142,7 +142,7 @@ def test_a_failure_later_is_warned_of_once_and_ends_no_training():
     with pytest.warns(UserWarning) as warned:
         trainer = fit(module, [callback, other], epochs=4)
     assert failures(warned) == [
-        "ProbeCallback failed and measures no more in this training: RuntimeError: out of memory"
+        "ProbeCallback failed and is switched off for this training: RuntimeError: out of memory"
     ]
     assert trainer.current_epoch == 4 and module.steps == 16
     assert callback.latest == {"mean": pytest.approx(IMAGES.mean().item())} and other.values

@@ -277,7 +277,7 @@ def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path
     rows(tmp_path / "b" / "seed_5" / "metrics.csv", "step,acc", "1,0.5")
     found = text(capsys, tmp_path, "--metric", "acc", "--all")
     for named in (
-        "b: acc is NaN for seed 3; in no mean",
+        "b: acc is NaN for seed 3; left out of all means",
         "not judged: 1 seed without a number",
         f"seed_4: done: {tmp_path}/b/seed_4/metrics.csv: line 3 left out: not 2 columns",
         "tfevents.1.host is empty",

@@ -302,7 +302,7 @@ def test_one_seed_and_one_choice_draw_without_complaint_and_one_epoch_is_no_curv
     shelf.put(pool="max", logged=1)
     alone = compare(find([shelf.root]))
     assert [plot.name for plot in drawn(alone)] == ["accuracy", "gradient", "shift"]
-    assert ranking(alone) == "One choice alone: nothing to rank."
+    assert ranking(alone) == "Only one choice: nothing to rank."
 
 
 def test_an_interval_of_accuracies_ends_at_100_and_the_baseline_has_no_p(shelf):

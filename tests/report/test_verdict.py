@@ -84,7 +84,7 @@ def test_a_run_without_a_number_is_shown_and_forbids_a_verdict(tmp_path):
     assert row.summary.n == 7
     assert row.summary.mean == pytest.approx(np.mean(LONG[1:]))
     assert row.verdict == "not judged: 1 seed without a number"
-    assert "broken: test accuracy is NaN for seed 0; in no mean" in comparison.notes
+    assert "broken: test accuracy is NaN for seed 0; left out of all means" in comparison.notes
 
 
 def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):

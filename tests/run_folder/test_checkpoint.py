@@ -81,6 +81,6 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
-    with pytest.raises(LostError, match=r"run was deleted or replaced while its run went on"):
+    with pytest.raises(LostError, match=r"run was deleted or replaced while its run was running"):
         write(tmp_path / "run" / "checkpoints" / "a.ckpt")
     assert not any(tmp_path.iterdir())

@@ -39,12 +39,12 @@ def test_a_file_that_is_deleted_or_altered_meanwhile_is_not_begun_anew(tmp_path)
     content = file.path.read_bytes()
     file.path.unlink()
     for use in (lambda: file.append(2, 0, {"a": 1}), file.sync):
-        with pytest.raises(LostError, match=r"metrics\.jsonl was deleted while its run went on"):
+        with pytest.raises(LostError, match=r"metrics\.jsonl was deleted while its run was running"):
             use()
     assert not file.path.exists()
     for other in (content + b"{}\n", content[:-1], b""):
         file.path.write_bytes(other)
-        with pytest.raises(LostError, match=r"metrics\.jsonl was altered while its run went on"):
+        with pytest.raises(LostError, match=r"metrics\.jsonl was altered while its run was running"):
             file.append(2, 0, {"a": 1})
         assert file.path.read_bytes() == other
 

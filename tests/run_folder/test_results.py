@@ -187,5 +187,5 @@ def test_bits_that_are_packed_are_unpacked(correct):
     ],
 )
 def test_a_record_without_so_many_bits_is_refused(record):
-    with pytest.raises(ValueError, match="correct is no record of images"):
+    with pytest.raises(ValueError, match="correct is not a record of images"):
         unpacked(record)

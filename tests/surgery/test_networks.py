@@ -128,7 +128,7 @@ class Slicing(nn.Module):
 def test_a_module_that_downsamples_in_its_own_way_is_named_and_containers_are_not(caplog):
     model = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), Slicing()), nn.MaxPool2d(2))
     cnnpool.swap(model, "avg", example=EXAMPLE)
-    assert "left as they were: 0.1, which make maps smaller in a way of their own" in caplog.text
+    assert "left as they were: 0.1, which downsample in their own way" in caplog.text
 
 
 def test_cost_counts_products_and_elements():
@@ -141,7 +141,7 @@ def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
     caplog.set_level(logging.WARNING)
     model = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU())
     cnnpool.swap(model, "blur", example=EXAMPLE)
-    assert "blur makes the model costlier: 0.00 -> 0.00 GFLOPs" in caplog.text
+    assert "blur makes the model more expensive: 0.00 -> 0.00 GFLOPs" in caplog.text
     caplog.clear()
     cnnpool.swap(nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU()), "blur", example=EXAMPLE, order="before")
     assert "costlier" not in caplog.text

@@ -147,11 +147,11 @@ def test_test_images_that_are_training_images_too_are_counted(photographs, comma
     words = [f"data.root={photographs}", "data.size=16", "data.val_size=0", f"data.stream={stream}"]
     options = [*STILL, "data=image_folder", *words, "fit.max_steps=1", "data.batch_size=2"]
     assert command("train", *options, "hydra.run.dir=one") == 0
-    said = "image_folder: 1 of the 3 test images are training images too"
+    said = "image_folder: 1 of the 3 test images are also training images"
     assert said in capfd.readouterr().out
     (photographs / "test/b/copy.bmp").unlink()
     assert command("train", *options, "hydra.run.dir=two") == 0
-    assert "training images too" not in capfd.readouterr().out
+    assert "also training images" not in capfd.readouterr().out
 
 
 @proves("data.config", "data.revision")
