@@ -67,11 +67,8 @@ class Value:
     def said(self, tags: Sequence[str]) -> str:
         """A sentence on how runs are read."""
         how = f"the mean of its last {self.last} points" if self.points > 1 else "its last value"
-        how = (
-            how
-            if self.points
-            else f"its {self.best}imum, which is optimistic: on other data it would be worse"
-        )
+        if not self.points:
+            how = f"its {self.best}imum, which is optimistic: on other data it would be worse"
         better = " and ".join(f"{self.better(tag)} {tag}" for tag in tags)
         told = f"{better} {'are' if len(tags) > 1 else 'is'} better"
         said = f"; {told}." if self.best else f"; by name, {told} (--best says otherwise)."

@@ -58,7 +58,7 @@ def test_a_damaged_ledger_is_refused_with_a_remedy(in_a_folder):
     altered = [*(whole | change for change in WRONG), [], {}]
     for content in ["", *map(json.dumps, altered)]:
         path.write_text(content)
-        with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to go on"):
+        with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to continue"):
             opened(in_a_folder, {})
 
 

@@ -265,7 +265,9 @@ def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch,
                 shutil.copy(next(gone.glob(f"{name}*")), out / name)
 
     cut(monkeypatch, 24 if hook == "on_train_epoch_end" else 11, replaced, hook)
-    with pytest.raises(LostError, match=r"was (deleted|altered|deleted or replaced) while its run went on"):
+    with pytest.raises(
+        LostError, match=r"was (deleted|altered|deleted or replaced) while its run was running"
+    ):
         runs.run(out, **EVERY)
     assert not out.exists() or not (out / "results.json").exists()
     assert not out.exists() or not (out / "checkpoints").exists()

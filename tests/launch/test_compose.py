@@ -258,7 +258,7 @@ def test_an_own_probe_extends_ours(mine):
         ("-m pool=max,avg hydra.run.dir=here", "hydra.run.dir=here: is for a single run"),
         ("pool=max hydra.sweep.subdir=here", "hydra.sweep.subdir=here: is for sweeps"),
         ("experiment=open", "You must specify 'pool'"),
-        ("-m experiment=far,mode", "experiment=far is a sweep of its own"),
+        ("-m experiment=far,mode", "experiment=far is a separate sweep"),
         ("-cn nope", "no nope.yaml"),
         ("-cn ../alone", "--config-name ../alone"),
         ("seed=${seed}", "Recursive interpolation"),

@@ -51,7 +51,7 @@ def raise_memory():
     ("how", "said"),
     [
         (raise_error, "RuntimeError: the accelerator melted"),
-        (lambda: sys.exit(0), "something called exit(0) while it trained"),
+        (lambda: sys.exit(0), "exit(0) was called during the training"),
         (raise_memory, "out of memory with data.batch_size=256: lower it, or raise fit.accumulate"),
     ],
 )

@@ -162,8 +162,8 @@ WORDS = {
     "out='a\nb'": "a setting is one line",
     f"pool={'a' * 300}": "no pool/aaa",
     "data.limit=" + "{a:" * 1000: "not of the form key=value",
-    "out=[a,b]": "out=['a', 'b']: names no folder",
-    "out={a:b}": "out={'a': 'b'}: names no folder",
+    "out=[a,b]": "out=['a', 'b']: not the name of a folder",
+    "out={a:b}": "out={'a': 'b'}: not the name of a folder",
     "+pool.x='" + "${" * 300 + "a" + "}" * 300 + "'": "references are nested too deep",
     "probe.gradient=null": "leave it out by ~probe.gradient",
     "probe.gradient=3": "leave it out by ~probe.gradient",
@@ -179,7 +179,7 @@ def test_words_that_cannot_be_meant_are_refused_in_a_short_line_that_a_terminal_
 
 def test_a_sweep_that_cannot_be_meant_is_refused_in_a_line(call):
     for word, said in {
-        "seed=range(0,3),5": "stands alone",
+        "seed=range(0,3),5": "cannot be part of a list",
         "out=${hydra:searchpath}": "hydra.sweep.dir",
     }.items():
         status, _, err = call("train", "-m", *call.quick, word, "pool=max,avg")

@@ -225,7 +225,7 @@ def test_runs_without_a_number_are_not_paired_and_two_of_one_number_are_refused(
             rows(tmp_path / group / f"May0{place}_10-00-0{place}_host" / "m.csv", "step,acc", f"1,{place}")
     found = cnnpool.compare(tmp_path, "acc")
     assert [(one["choice"], one["n"]) for one in found] == [("a", 4), ("b", 4)]
-    assert "not paired, since no number tells" in found.comparison.understood
+    assert "not paired, since no number says" in found.comparison.understood
     for name in ("a/x", "a/y"):
         rows(tmp_path / "twice" / name / "seed_1" / "m.csv", "step,acc", "1,1")
     err = text(
@@ -248,7 +248,7 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
             "3.0000 ± 0.0000",
             "Each run counts by its last value; by name, lower val_loss is better (--best",
         ),
-        (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which flatters"),
+        (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which is optimistic"),
         (["--mean-of-last", "2"], "2.5000 ± 0.0000", "by the mean of its last 2 points; by name, lower"),
         (["--last", "--best", "max"], "3.0000 ± 0.0000", "its last value; higher val_loss is better."),
     ):

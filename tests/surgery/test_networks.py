@@ -152,7 +152,7 @@ def test_a_costlier_head_brings_no_advice_that_is_for_operators(caplog):
     caplog.set_level(logging.WARNING)
     model = nn.Sequential(nn.Conv2d(3, 64, 1), nn.AdaptiveAvgPool2d(1))
     cnnpool.swap(model, "clip_attention", example=EXAMPLE)
-    assert "clip_attention makes the model costlier" in caplog.text and "an image" in caplog.text
+    assert "clip_attention makes the model more expensive" in caplog.text and "an image" in caplog.text
     assert "order" not in caplog.text and "skip_stem" not in caplog.text
 
 
