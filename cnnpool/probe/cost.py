@@ -60,7 +60,7 @@ class Cost(Probe):
         size(
             "flops",
             "FLOPs",
-            "Arithmetic of one forward pass for one image, pooling included; a multiply-add counts two.",
+            "Arithmetic of one forward pass for one image, pooling included; a multiply-add counts as two.",
             shown="compare",
             headline=True,
         ),
@@ -125,7 +125,7 @@ def parameters(model: nn.Module, kind: type[nn.Module] = nn.Module) -> int:
 
 
 def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
-    """FLOPs of one forward pass on one image (1, C, H, W): a multiply-add counts two.
+    """FLOPs of one forward pass on one image (1, C, H, W): a multiply-add counts as two.
 
     Convolutions and matrix products are counted as by torch, which leaves pooling out; other arithmetic of
     the operators is added through their own ``flops``. None if an operator does not define it.

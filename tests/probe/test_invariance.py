@@ -125,7 +125,7 @@ def test_a_preset_that_does_not_fit_is_skipped_with_its_reason(net, batch):
     assert result["skipped"] == {"zhang_imagenet": "needs images of at least 256x256, got 12x12"}
     fixed, x = nn.Sequential(nn.Flatten(), nn.Linear(256 * 256, 2)), torch.zeros(1, 1, 256, 256)
     result = by_presets(fixed, x, labels[:1], presets, 0)
-    assert result["skipped"] == {"zhang_imagenet": "the model does not take crops of 224x224"}
+    assert result["skipped"] == {"zhang_imagenet": "the model does not accept crops of 224x224"}
 
 
 def test_a_circular_model_is_consistent_at_multiples_of_its_total_stride(net, batch):
