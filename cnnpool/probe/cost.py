@@ -75,8 +75,7 @@ class Cost(Probe):
         count(
             "forward_images_per_s",
             "forward images/s",
-            "Images that pass forward in eval mode, divided by the seconds that takes; the median of several "
-            "passes.",
+            "Images of a forward pass in eval mode, divided by its seconds; the median of several passes.",
             better="higher",
             timed=True,
         ),
