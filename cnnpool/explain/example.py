@@ -33,7 +33,9 @@ NOISE = 1e-12
 PROBES = 128
 
 
-DRAWN = f"One draw of training mode, seed {SEED}; another seed gives another y, evaluation draws nothing."
+DRAWN = (
+    f"One random draw in training mode, seed {SEED}; another seed gives another y. Evaluation is not random."
+)
 
 
 def number(value: float | Tensor) -> str:

@@ -32,16 +32,18 @@ def observe(
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
         if row.broken:
-            notes.append(f"{label}: {metric.title} is NaN for seed {_list(row.broken)}; in no mean")
+            notes.append(
+                f"{label}: {metric.title} is NaN for seed {_list(row.broken)}; left out of all means"
+            )
         if missing:
             notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
         notes += short(label, row.choice.runs.values(), metric.key)
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
-            notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
+            notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
         if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run)]:
-            seeds_of = f"no better than naming one class with seed {_list(seeds)}"
-            notes.append(f"{label}: {seeds_of}; consistency says nothing there")
+            seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
+            notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")
     notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
@@ -119,7 +121,8 @@ def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
     if busy:
         return (
             f"{timed}: unreliable, since other processes, such as other runs, took more than "
-            f"{100 * LOADED:.0f} % of the processors during {len(busy)} of {len(loads)} runs, up to {100 * max(busy):.0f} %"
+            f"{100 * LOADED:.0f} % of the processors during {len(busy)} of {len(loads)} runs, up to "
+            f"{100 * max(busy):.0f} %"
         )
     silent = f"{len(loads) - len(known)} of {len(loads)} runs do not say how busy the machine was"
     return f"{timed}: not known to be reliable, since {silent}"

@@ -105,7 +105,7 @@ def test_a_cost_that_was_measured_decides_among_the_best(studied, bench):
     status, out, _ = studied(bench(alike), "choose.pools=strided,avg", "choose.margin=0.05")
     assert status == 0
     assert "Recommended: avg. Of 2 candidates left, avg is shown to lose less than 5.00 points" in out
-    assert "strided has the highest mean. Of those that this is shown of, it takes the least FLOPs" in out
+    assert "strided has the highest mean. Of those for which this is shown, it takes the least FLOPs" in out
 
 
 def test_a_candidate_over_the_limit_is_out(studied, bench):
@@ -124,7 +124,7 @@ def test_without_a_winner_the_command_says_what_is_missing_and_what_to_type(stud
     monkeypatch.setattr("cnnpool.choose.drive.fits", lambda study, number: len(runs.ran) < 8)
     status, out, _ = studied(runs, "choose.pools=max,avg", "choose.budget=30min")
     assert status == 0 and "No winner: keep what you have. Not told apart: " in out
-    assert "rounds would tell, if means and spread stay as they are. Raise choose.budget" in out
+    assert "rounds would tell, if means and spread do not change. Raise choose.budget" in out
     (line,) = (line for line in out.splitlines() if line.startswith("next: "))
     assert "choose data=digits choose.out=study choose.pools=max,avg choose.budget=31min" in line
 

@@ -69,7 +69,7 @@ def test_a_choice_that_learned_nothing_is_named(shelf):
         # Without counts of images nobody knows.
         shelf.put(pool="blur", accuracy=0.1, seed=seed)
     assert compare(find([shelf.root]), against="avg").notes == [
-        "max: no better than naming one class with seed 0, 1; consistency says nothing there"
+        "max: no better than always predicting one class with seed 0, 1, which makes consistency meaningless"
     ]
 
 
