@@ -124,7 +124,7 @@ def test_windows_are_where_the_operator_slides_them():
 def test_a_draw_is_said_to_be_one_with_its_seed_and_the_evaluation_beside_it():
     for name in ("stochastic", "s3", "fractional_max", "random_mixed", "lps"):
         said = text(example(name))
-        assert "One draw of training mode, seed 0" in said
+        assert "One random draw in training mode, seed 0" in said
         assert "y (this draw)" in said and "y (evaluation)" in said
 
 
@@ -244,7 +244,7 @@ def test_the_picture_marks_no_winner_where_all_inputs_count():
 
 
 def test_the_picture_says_what_decided():
-    for name, said in {"max": "tie: 4", "aps": "kept", "stochastic": "One draw"}.items():
+    for name, said in {"max": "tie: 4", "aps": "kept", "stochastic": "One random draw"}.items():
         assert said in figure(example(name)).get_supxlabel()
 
 
