@@ -92,48 +92,35 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def _bounded(kind: str, bounds: Sequence[Any]) -> str:
+    low, high, rest = "", "", []
     for bound in bounds:
-        if isinstance(bound, DocInfo):
-            return bound.documentation
-    low = next(filter(None, map(_low, bounds)), "")
-    high = next(filter(None, map(_high, bounds)), "")
-    rest = [*filter(None, map(_shape, bounds))]
-    if low.startswith("at least") and high.startswith("at most"):
-        kind += f" from {low.removeprefix('at least ')} to {high.removeprefix('at most ')}"
-    elif ends := " and ".join(filter(None, (low, high))):
-        kind += f"{',' * ends.startswith('at')} {ends}"
+        match bound:
+            case DocInfo():
+                return bound.documentation
+            case Ge():
+                low = f"at least {_number(bound.ge)}"
+            case Gt():
+                low = f"above {_number(bound.gt)}"
+            case Le():
+                high = f"at most {_number(bound.le)}"
+            case Lt():
+                high = "finite" if bound.lt == math.inf else f"below {_number(bound.lt)}"
+            case MinLen():
+                rest.append(f"at least {bound.min_length} of them")
+            case MaxLen():
+                rest.append(f"at most {bound.max_length} of them")
+            case Predicate():
+                rest.append(bound.func.__name__.replace("_", " "))
     if kind.startswith("a number") and not high:
         rest.append("or inf")
-    return ", ".join([kind, *rest])
+    return ", ".join([_between(kind, low, high), *rest])
 
 
-def _low(bound: Any) -> str:
-    match bound:
-        case Ge():
-            return f"at least {_number(bound.ge)}"
-        case Gt():
-            return f"above {_number(bound.gt)}"
-    return ""
-
-
-def _high(bound: Any) -> str:
-    match bound:
-        case Le():
-            return f"at most {_number(bound.le)}"
-        case Lt():
-            return "finite" if bound.lt == math.inf else f"below {_number(bound.lt)}"
-    return ""
-
-
-def _shape(bound: Any) -> str:
-    match bound:
-        case MinLen():
-            return f"at least {bound.min_length} of them"
-        case MaxLen():
-            return f"at most {bound.max_length} of them"
-        case Predicate():
-            return bound.func.__name__.replace("_", " ")
-    return ""
+def _between(kind: str, low: str, high: str) -> str:
+    if low.startswith("at least") and high.startswith("at most"):
+        return f"{kind} from {low.removeprefix('at least ')} to {high.removeprefix('at most ')}"
+    ends = " and ".join(filter(None, (low, high)))
+    return f"{kind}{',' * ends.startswith('at')} {ends}".rstrip()
 
 
 def _number(bound: Any) -> str:

@@ -29,11 +29,7 @@ def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
 
 
 def own_operators(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The operators set for single stages, by stage.
-
-    Raises:
-        ValueError: if an entry is not an operator with its options.
-    """
+    """The operators set for single stages, by stage."""
     own = settings.get("stage") or {}
     for stage, spec in own.items():
         if not isinstance(spec, Mapping):
@@ -45,11 +41,7 @@ def own_operators(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def stage_settings(settings: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The operator and options of every stage of a model: the stage's own, or the common one.
-
-    Raises:
-        ValueError: if an operator is set for a stage that the model does not have.
-    """
+    """The operator and options of every stage of a model: the stage's own, or the common one."""
     own = own_operators(settings)
     for stage, spec in own.items():
         if stage not in stages and spec["name"] != "inherit":

@@ -22,11 +22,7 @@ def count(text: str) -> int:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Parse ``key=value``: a number, true, false, null, a list separated by commas, or a text.
-
-    Raises:
-        ValueError: if there is no equals sign.
-    """
+    """Parse ``key=value``: a number, true, false, null, a list separated by commas, or a text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"{text!r} is not of the form KEY=VALUE")

@@ -31,7 +31,6 @@ examples:
 
 
 def parser() -> Parser:
-    """The arguments of ``cnnpool completion``."""
     found = Parser(
         prog="cnnpool completion",
         description="Print a script by which a shell completes the command lines of cnnpool.",
@@ -44,7 +43,6 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """``cnnpool completion SHELL``; returns the exit status."""
     args = parser().parse_args(arguments)
     how = next(line for line in HELP.splitlines() if f" {args.shell}" in line)
     # zsh needs the first line unchanged.
@@ -54,11 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
-    """Print the completions of the shell's line and end the process.
-
-    Args:
-        parsers: the parser of every command, by name.
-    """
+    """Print the completions of the shell's line by the ``parsers`` of the commands, and end the process."""
     top = argparse.ArgumentParser(prog="cnnpool")
     top.add_argument("--version", action="store_true")
     commands = top.add_subparsers()
@@ -74,14 +68,7 @@ def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
 def complete(
     prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **other: object
 ) -> Iterable[str]:
-    """The completions of an argument.
-
-    Args:
-        prefix: the part typed so far.
-        action: the argument.
-        parsed_args: the arguments before it.
-        other: further arguments of argcomplete's completers.
-    """
+    """Complete KEY=VALUE, a flag's values, or folders, as argcomplete asks."""
     kind = str(action.metavar)
     if kind == "KEY=VALUE" and action.dest == "overrides":
         return _overrides(prefix, parsed_args)
@@ -147,9 +134,8 @@ def _paths(prefix: str, folders: bool = False) -> list[str]:
 def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, list[str] | None]:
     """Map every key to its values: an empty list if they cannot be listed, None for a folder.
 
-    Args:
-        overrides: those on the command line, whose choices decide which options exist.
-        more: a folder with the user's own choices.
+    The choices on the command line decide which options exist; ``more`` is a folder of the user's own
+    choices.
     """
     chosen = defaults() | dict(override.partition("=")[::2] for override in overrides)
     stages = [key for key in chosen if key.startswith("pool@")]

@@ -32,24 +32,13 @@ def finite(node: Any) -> Any:
 
 
 def parse(content: bytes) -> Any:
-    """Parse ``content``, UTF-8, as JSON.
-
-    Raises:
-        ValueError: if it is not JSON, a number is not finite, or an integer is longer than 64 bits.
-        RecursionError: if it is nested too deeply.
-    """
+    """Parse ``content``, UTF-8, as JSON of finite numbers, and integers of 64 bits."""
     text = content.decode()
     return json.loads(text, parse_constant=_not_finite, parse_float=_float, parse_int=_integer)
 
 
 def validated(kind: type[T], content: Any) -> T:
-    """Make the dataclass ``kind`` from ``content``, a JSON object, and check each field by its annotation.
-
-    Entries that are not fields are ignored.
-
-    Raises:
-        ValueError: in one line that names the first missing or wrong field.
-    """
+    """The dataclass ``kind`` of ``content``, which may hold more; a ValueError names the wrong field."""
     # Slow to import.
     from pydantic import ValidationError
 

@@ -3,21 +3,32 @@
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import ClassVar
 
 from cnnpool.registry import check_fields
-
-UNSENT = ("offline", "disabled", "dryrun")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorBoard:
     """TensorBoard alone, which every run has."""
 
+    package: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
+
     def __post_init__(self) -> None:
         check_fields(self, "log")
 
     def refuse_missing(self) -> None:
-        """Nothing is missing."""
+        """Raise a ValueError if the log cannot be written, before training starts."""
+        name = self.package
+        if name and find_spec(name) is None:
+            raise ValueError(f"log={name} needs the package {name}: pip install 'cnnpool[{name}]'")
+        if not self.is_addressed():
+            raise ValueError(f"log={name} needs {self.needs}")
+
+    def is_addressed(self) -> bool:
+        """Whether the environment says where to write."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,24 +42,16 @@ class Wandb(TensorBoard):
 
     Args:
         project: that runs belong to.
-
-    Raises:
-        ValueError: if an option is out of range.
     """
 
     project: str = "cnnpool"
 
-    def refuse_missing(self) -> None:
-        """Raise if the log cannot be written, before training starts.
+    package: ClassVar[str] = "wandb"
+    needs: ClassVar[str] = "a key in the environment variable WANDB_API_KEY, or WANDB_MODE=offline"
 
-        Raises:
-            ValueError: without the package, or without a key in the environment.
-        """
-        _refuse_without("wandb")
-        if not os.environ.get("WANDB_API_KEY") and os.environ.get("WANDB_MODE") not in UNSENT:
-            raise ValueError(
-                "log=wandb needs a key in the environment variable WANDB_API_KEY, or WANDB_MODE=offline"
-            )
+    def is_addressed(self) -> bool:
+        mode = os.environ.get("WANDB_MODE")
+        return bool(os.environ.get("WANDB_API_KEY")) or mode in ("offline", "disabled", "dryrun")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,25 +60,17 @@ class MLflow(TensorBoard):
 
     Args:
         experiment: that runs belong to.
-
-    Raises:
-        ValueError: if an option is out of range.
     """
 
     experiment: str = "cnnpool"
 
-    def refuse_missing(self) -> None:
-        """Raise if the log cannot be written, before training starts.
+    package: ClassVar[str] = "mlflow"
+    needs: ClassVar[str] = (
+        "a server or database in the environment variable MLFLOW_TRACKING_URI, such as sqlite:///mlflow.db"
+    )
 
-        Raises:
-            ValueError: without the package, or without a server or database in the environment.
-        """
-        _refuse_without("mlflow")
-        if not os.environ.get("MLFLOW_TRACKING_URI"):
-            raise ValueError(
-                "log=mlflow needs a server or database in the environment variable MLFLOW_TRACKING_URI, "
-                "such as sqlite:///mlflow.db"
-            )
+    def is_addressed(self) -> bool:
+        return bool(os.environ.get("MLFLOW_TRACKING_URI"))
 
 
 LOGGERS: dict[str, type[TensorBoard]] = {
@@ -84,8 +79,3 @@ LOGGERS: dict[str, type[TensorBoard]] = {
     "tensorboard": TensorBoard,
     "wandb": Wandb,
 }
-
-
-def _refuse_without(package: str) -> None:
-    if find_spec(package) is None:
-        raise ValueError(f"log={package} needs the package {package}: pip install 'cnnpool[{package}]'")

@@ -18,13 +18,7 @@ Stages = dict[str, dict[str, Any]]
 
 
 class Images(NamedTuple):
-    """The images that a network takes, and the number of classes it predicts.
-
-    Args:
-        in_channels: C.
-        size: (H, W).
-        num_classes: number of classes.
-    """
+    """The images that a network takes, of ``size`` (H, W), and the number of classes it predicts."""
 
     in_channels: int
     size: tuple[int, int]
@@ -32,27 +26,12 @@ class Images(NamedTuple):
 
 
 def build(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
-    """The network that ``settings`` ask for, untrained or with published weights, and every stage's operator.
-
-    Raises:
-        ValueError: naming the setting that does not fit the images or the other settings.
-    """
+    """The network that ``settings`` ask for, random or with published weights, and each stage's operator."""
     return _published(settings, images) if is_published(settings) else _own(settings, images)
 
 
 def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Images, *, seed: int) -> Cnn:
-    """The network that a run recorded, with random weights: load its checkpoint afterwards.
-
-    Args:
-        name: the model, with its options.
-        stages: the operator of each stage.
-        readout_name: the readout, with its options.
-        images: the images it takes.
-        seed: of the random weights that no checkpoint replaces.
-
-    Raises:
-        ValueError: for a name or option that does not exist in this version.
-    """
+    """The network that a run recorded, with random weights from ``seed``: load its checkpoint afterwards."""
     torch.manual_seed(seed)
     try:
         if name["name"] in published.PUBLISHED:
@@ -120,8 +99,7 @@ def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
 
 
 def _changed(table: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
-    """``chosen`` without the options at their default: in a published network an operator takes these from
-    the layer it replaces."""
+    """``chosen`` without options at their default, which an operator takes from the layer it replaces."""
     if chosen["name"] == KEEP:
         return dict(chosen)
     signature = inspect.signature(registry.lookup(table, "choices", chosen["name"]))

@@ -109,7 +109,6 @@ class Quantity:
 
     @property
     def shown_unit(self) -> str:
-        """The unit of ``format``: per cent for a fraction."""
         return "%" if self.form == "fraction" else self.unit
 
     def format(self, value: float, *, sign: bool = False) -> str:

@@ -48,9 +48,6 @@ class Recipe:
             >= 0; 0: at every step.
         pictures: draw winner maps, shift maps and the operator's worked example after training.
         progress: a progress bar; auto: on a terminal, and occasional lines in a log of long epochs.
-
-    Raises:
-        ValueError: if an option is out of range.
     """
 
     epochs: Count = 5
@@ -124,9 +121,6 @@ class TrainerFlags:
         sync_batchnorm: statistics of batch normalisation over all devices.
         inference_mode: validate and test in torch's inference mode; false: without gradients only.
         enable_model_summary: a table of the layers before training.
-
-    Raises:
-        ValueError: if a flag is out of range.
     """
 
     gradient_clip_val: AboveZero | None = None

@@ -23,13 +23,7 @@ KEEP = "keep"  # Keeps the operator or readout of a published network
 
 @dataclass(frozen=True)
 class Option:
-    """An option of an entry that a configuration may set.
-
-    Args:
-        hint: type and bounds, as the signature declares them.
-        default: its default value; ``inspect.Parameter.empty`` if there is none.
-        text: a sentence or two that describe it, if known.
-    """
+    """An option of an entry that a configuration may set: type and bounds, default, and a sentence on it."""
 
     hint: Any
     default: Any = inspect.Parameter.empty
@@ -46,13 +40,10 @@ class Option:
         return choices(self.hint)
 
     def take(self, key: str, value: Any) -> Any:
-        """Convert and check ``value``; lists become tuples.
+        """Convert and check ``value``; lists become tuples. A ValueError of one line names ``key`` and both.
 
         Booleans are not numbers, numbers are not booleans, and NaN is refused. A float also accepts a whole
         number, and the text ``inf``, as stored in JSON, for infinity.
-
-        Raises:
-            ValueError: in one line with ``key``, the legal values and ``value``.
         """
         from pydantic import ValidationError
 
@@ -78,13 +69,7 @@ class Option:
 
 
 def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
-    """The class or function called ``name``: a built-in one, else an installed package's entry point.
-
-    Built-in names take precedence, so an installed package cannot silently replace one.
-
-    Raises:
-        ValueError: if no such name exists; the message suggests the nearest.
-    """
+    """The class or function called ``name``: a built-in one, else an installed package's entry point."""
     if name in table:
         return table[name]
     foreign = _foreign(f"cnnpool.{room}")
@@ -95,10 +80,7 @@ def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
 
 
 def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
-    """Every class or function of a room by name, including those of installed packages.
-
-    Entries that cannot be imported are left out, with a warning.
-    """
+    """Every class or function of a room by name; those of packages that cannot be imported only warn."""
     found: dict[str, Entry] = {}
     for name, point in _foreign(f"cnnpool.{room}").items():
         try:
@@ -109,18 +91,13 @@ def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
 
 
 def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
-    """Every name of a room, including those of installed packages."""
     return list(dict.fromkeys([*table, *_foreign(f"cnnpool.{room}")]))
 
 
 def construct(
     table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
 ) -> Made:
-    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters.
-
-    Raises:
-        ValueError: for an unknown name, an unknown option, or a value of a wrong type or out of bounds.
-    """
+    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters."""
     entry = lookup(table, room, name)
     return entry(*args, **check(entry, name, options))
 
@@ -143,17 +120,7 @@ def _options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
 def check(
     entry: Callable[..., Any], name: str, options: Mapping[str, Any], path: str | None = None
 ) -> dict[str, Any]:
-    """``options`` with lists turned into tuples, each checked against its type and bounds in the signature.
-
-    Args:
-        entry: the class or function that takes them.
-        name: name of the entry, for messages.
-        options: values by name, as in YAML or JSON.
-        path: prefix of an option on the command line, such as ``pool``.
-
-    Raises:
-        ValueError: in one line that names the option, its value and the legal values.
-    """
+    """``options`` with lists turned into tuples, each checked by the signature; ``path`` is for messages."""
     return check_options(options_of(entry), name, options, path)
 
 
@@ -172,21 +139,13 @@ def check_options(
 
 
 def check_fields(instance: Any, path: str) -> None:
-    """Check the fields of a dataclass; to be called in ``__post_init__``.
-
-    Raises:
-        ValueError: as by ``check``.
-    """
+    """Check the fields of a dataclass; to be called in ``__post_init__``."""
     for key, value in check(type(instance), path, vars(instance), path).items():
         object.__setattr__(instance, key, value)
 
 
 def checked(entry: Class) -> Class:
-    """Make the constructor of a class check its keyword-only arguments by type and bounds.
-
-    Raises:
-        ValueError: when constructed, as by ``Option.take``.
-    """
+    """Make the constructor of a class check its keyword-only arguments by type and bounds."""
     construct_unchecked = vars(entry).get("__init__")
     if construct_unchecked is None:
         return entry
@@ -207,10 +166,7 @@ MOST = 8  # Largest number of suggestions for an unknown word
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggestions for an unknown word: the nearest ``known`` one, else all, or the first eight of many.
-
-    A part of a dotted key is enough: ``width`` finds ``model.width``.
-    """
+    """The nearest ``known`` word, also by a part of a dotted key, else all, or the first eight of many."""
     known = sorted(known)
     near = nearest(word, known) or [key for key in known if word in key.split(".")]
     if near:
@@ -232,11 +188,7 @@ def _plain(value: Any) -> Any:
 
 
 def _loaded(point: EntryPoint) -> Any:
-    """The class or function of an entry point.
-
-    Raises:
-        ValueError: naming the package if it cannot be imported.
-    """
+    """The class or function of an entry point; a ValueError names the package if it cannot be imported."""
     try:
         return point.load()
     except Exception as error:

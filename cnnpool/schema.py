@@ -35,13 +35,10 @@ FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bou
 
 @dataclass(frozen=True)
 class Room:
-    """A group of choices with a folder in ``conf``.
+    """A group of choices with a folder in ``conf``, of which every run may need one.
 
-    Args:
-        entries: entry-point group through which installed packages add choices, without ``cnnpool.``.
-        tables: the table of its classes and functions by name, or the one class of all its choices, as
-            ``module:NAME``.
-        needed: whether every run needs a choice of it.
+    ``tables`` are those of its classes and functions by name, or the one class of all its choices, as
+    ``module:NAME``; installed packages add choices by the entry points ``cnnpool.<entries>``.
     """
 
     entries: str
@@ -75,11 +72,7 @@ def names(room: str) -> list[str]:
 
 
 def options_of(room: str, name: str) -> Mapping[str, Option]:
-    """The options of a choice.
-
-    Raises:
-        KeyError: if the room has no such name, which an installed package may define.
-    """
+    """The options of a choice; a KeyError if the room has no such name, which a package may define."""
     return _options(room, name if name in _content()[room] else _shared(room, name))
 
 

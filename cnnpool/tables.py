@@ -54,11 +54,7 @@ class Column:
 def from_rows(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
 ) -> list[Column]:
-    """The columns of a table given by rows; those whose header is in ``numbers`` are aligned right.
-
-    Raises:
-        ValueError: if a row has more or fewer cells than there are headers.
-    """
+    """The columns of a table given by rows; those whose header is in ``numbers`` are aligned right."""
     cells = zip(*rows, strict=True) if rows else ([] for _ in headers)
     return [
         Column(header, list(column), header not in numbers)
@@ -69,22 +65,14 @@ def from_rows(
 def text(columns: Sequence[Column], width: int | None = None) -> str:
     """Plain text; omits headers and their rule where all headers are empty.
 
-    Args:
-        columns: columns to show.
-        width: of the terminal, in characters. Columns that do not fit follow in further tables, each with the
-            first column repeated; nothing is cut.
+    Columns that do not fit the terminal's ``width`` follow in further tables, each with the first column
+    repeated; nothing is cut.
     """
     return "\n".join(_table(part) for part in _split(columns, width))
 
 
 def line(cells: Sequence[str], widths: Sequence[int], words: Collection[int] = ()) -> str:
-    """One row of a plain-text table that is printed row by row.
-
-    Args:
-        cells: one for each column.
-        widths: of the columns in characters; a longer cell shifts the rest of its row.
-        words: indices of the columns aligned left.
-    """
+    """One row of a plain-text table that is printed row by row; the columns at ``words`` are aligned left."""
     padded = [
         printable(cell).ljust(width) if place in words else printable(cell).rjust(width)
         for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
@@ -93,12 +81,7 @@ def line(cells: Sequence[str], widths: Sequence[int], words: Collection[int] = (
 
 
 def markdown(columns: Sequence[Column], *, markup: bool = False) -> str:
-    """A Markdown table without a newline after its last row.
-
-    Args:
-        columns: columns to show.
-        markup: cells are Markdown already; otherwise their special characters are escaped.
-    """
+    """A Markdown table without a newline after its last row; cells with ``markup`` are Markdown already."""
     rows = [[column.header for column in columns], *by_row(columns)]
     lines = [f"| {' | '.join(markdown_text(cell, markup=markup) for cell in cells)} |" for cells in rows]
     rule = f"| {' | '.join(':---' if column.words else '---:' for column in columns)} |"
@@ -113,10 +96,7 @@ def markdown_text(cell: str, *, markup: bool = False) -> str:
 
 
 def latex(columns: Sequence[Column]) -> str:
-    """A ``tabular`` environment; the preamble needs booktabs. Negative numbers get a minus, not a hyphen.
-
-    Long headers and words are broken into lines.
-    """
+    """A ``tabular`` environment; the preamble needs booktabs. Negative numbers get a minus, not a hyphen."""
     layout = "".join("l" if column.words else "r" for column in columns)
     rows = [[_latex(column.header, LONGEST["header"], column.words) for column in columns]]
     for cells in by_row(columns):
@@ -131,10 +111,7 @@ def latex(columns: Sequence[Column]) -> str:
 
 
 def csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records as CSV, with the keys of the first; None becomes an empty cell, and no text becomes a formula.
-
-    Without records the file is empty.
-    """
+    """Records as CSV, with the keys of the first; None becomes an empty cell, no text a formula."""
     if not records:
         return ""
     stream = io.StringIO()
@@ -156,7 +133,6 @@ def printable(cell: str) -> str:
 
 
 def by_row(columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """The cells of a table row by row."""
     return list(zip(*(column.cells for column in columns), strict=True))
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals
 
 if TYPE_CHECKING:
-    from cnnpool.fit import Classifier, Images, Run
+    from cnnpool.fit import Run
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +40,9 @@ def train(
 ) -> Results | None:
     """Train, test and measure the network that ``settings`` describe, and write the run to ``out``.
 
-    Resumes a stopped run from ``out/checkpoints/last.ckpt``, bit-identical to an uninterrupted run.
-
-    Args:
-        settings: all settings, checked.
-        recipe: made of ``settings["fit"]``.
-        out: the run's folder.
-        name: the run's name: its folder below the output root.
-        overrides: the command line, recorded in results.json.
-        logger: receives numbers and pictures beside TensorBoard; later failures of it only give a warning.
+    Resumes a stopped run from ``out/checkpoints/last.ckpt``, bit-identical to an uninterrupted run. ``name``
+    is the run's folder below the output root, ``overrides`` the command line; later failures of ``logger``
+    only give a warning.
 
     Returns:
         The content of ``out/results.json``; None in all processes of a training but the first.
@@ -68,16 +61,12 @@ def train(
     from cnnpool.fit.probe_batch import measuring
     from cnnpool.fit.record import Record
     from cnnpool.fit.results import conclude, test
-    from cnnpool.fit.resume import resume
+    from cnnpool.fit.run_state import resume
     from cnnpool.fit.trainer import build_trainer, group_left, quieten
 
     start = resume(run)
     quieten()
-    with (
-        logging_to(TensorBoard() if rank() else logger, run) as others,
-        Signals() as signals,
-        group_left(),
-    ):
+    with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
         loggers = [record, *others] if record else []
@@ -102,32 +91,8 @@ def train(
         return conclude(run, trainer, saving, record, others) if record else None
 
 
-@dataclass
-class Parts:
-    """The parts of a training, before it has a folder.
-
-    Args:
-        settings: with the image size that published weights expect.
-        images: the images of the data set.
-        classifier: the network and its training.
-        described: names of pool, readout, model and data, as recorded in results.json.
-        stages: the operator of every stage with its options.
-    """
-
-    settings: Settings
-    images: "Images"
-    classifier: "Classifier"
-    described: dict[str, dict[str, Any]]
-    stages: dict[str, dict[str, Any]]
-
-
-def parts(settings: Settings, recipe: Recipe) -> Parts:
-    """Read the images and build the network.
-
-    Raises:
-        ValueError: if a setting does not fit the others.
-        DataError: if files are missing, damaged or inconsistent.
-    """
+def parts(settings: Settings, recipe: Recipe) -> "Run":
+    """The run that ``settings`` describe, with its images and network, before it has a folder."""
     seed, given = settings["seed"], settings
     preset = preset_of(settings)
     settings = {**settings, "data": sized(settings)}
@@ -136,7 +101,7 @@ def parts(settings: Settings, recipe: Recipe) -> Parts:
     dataset = data.build(**settings["data"], seed=seed)
     # Imported late, so that missing data is reported without waiting for Lightning.
     with Progress("loading Lightning"), importing():
-        from cnnpool.fit import Classifier, Images
+        from cnnpool.fit import Classifier, Images, Run
 
     random.seed(seed)
     torch.manual_seed(seed)
@@ -164,41 +129,28 @@ def parts(settings: Settings, recipe: Recipe) -> Parts:
         "mean": list(dataset.mean),
         "std": list(dataset.std),
     }
-    made = {"model": described["model"], "stages": as_json(stages), "readout": described["readout"]}
+    stages = as_json(stages)
+    made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
     classifier = Classifier(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)
-    return Parts(settings, images, classifier, described, as_json(stages))
+    return Run(recipe=recipe, seed=seed, images=images, classifier=classifier, stages=stages, **described)
 
 
 def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str]) -> "Run":
-    """Make the parts of a run and its folder, and record everything that determines the result."""
+    """Make a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
-    made = parts(settings, recipe)
-    from cnnpool.fit import Run
+    run = parts(settings, recipe)
     from cnnpool.fit.trainer import precision_of
 
-    decides, dataset = asked(settings), made.images.dataset
+    run.out, run.run, run.probes, run.overrides, run.asked = out, name, probes, overrides, asked(settings)
     # Precision and data are not settings, but they must match a checkpoint too.
-    facts = {**decides, "precision": precision_of(recipe), "data_sha256": dataset.sha256}
-    made.classifier.header = checkpoint.header(facts, kernels_in_use())
+    facts = {**run.asked, "precision": precision_of(recipe), "data_sha256": run.dataset.sha256}
+    run.classifier.header = checkpoint.header(facts, kernels_in_use())
     out.mkdir(parents=True, exist_ok=True)
-    mark = "" if rank() else layout.begin(out)
-    if not rank() and not (out / layout.CHECKPOINTS).exists():
-        save_settings(made.settings, overrides, out / layout.SETTINGS)
-    return Run(
-        out=out,
-        run=name,
-        mark=mark,
-        recipe=recipe,
-        seed=settings["seed"],
-        dataset=dataset,
-        images=made.images,
-        classifier=made.classifier,
-        probes=probes,
-        stages=made.stages,
-        overrides=overrides,
-        asked=decides,
-        **made.described,
-    )
+    if not rank():
+        run.mark = layout.begin(out)
+        if not (out / layout.CHECKPOINTS).exists():
+            save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
+    return run
 
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
@@ -210,10 +162,7 @@ def save_settings(settings: Settings, overrides: list[str], folder: Path) -> Non
 
 
 def normalised(dataset: Dataset, net: Published) -> Dataset:
-    """``dataset`` with pixels normalised as the weights of ``net`` expect, if that is known.
-
-    Images of one channel, repeated three times for the network, get the mean over the channels.
-    """
+    """``dataset`` normalised as the weights of ``net`` expect, if known; grey by the mean over channels."""
     mean, std = net.loaded.mean, net.loaded.std
     if mean is None or std is None:
         return dataset

@@ -32,7 +32,7 @@ REST = {
     "bench": "pool_suite replay",
     "choose": "command live",
     "explain": "catalogue",
-    "fit": "ddp foreign_probe gpu layers loggers published resume routing",
+    "fit": "ddp foreign_probe gpu loggers resume",
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep untrusted worker",
     "pool": "compiling deterministic export extremes integers internals kernels_choice"

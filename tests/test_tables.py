@@ -1,14 +1,12 @@
 import csv
 import io
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cnnpool import tables
-from cnnpool.report import render
 from cnnpool.tables import Column
 
 NAMES = Column("choice", ["max", "max_blur"], words=True)
@@ -73,50 +71,7 @@ def test_latex_knows_signs_and_marks():
     assert r"\parbox[t]{20em}{\raggedright o\_\allowbreak p,\allowbreak o" in words
 
 
-class Cells(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.rows, self.classes = [], []
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.classes.append(dict(attrs).get("class"))
-
-    def handle_data(self, data):
-        if self.rows and self.rows[-1] and data.strip():
-            self.rows[-1][-1] += data
-
-
-def html(columns):
-    """The page of a report that holds this table alone."""
-    empty = dict.fromkeys(
-        ("headline", "plots", "single", "notes", "pairs", "measures", "glossary", "method", "provenance"), ()
-    )
-    words = {"title": "table", "ranking": "", "baseline": "", "command": ""}
-    return render.rendered("a", "compare.jinja", mains=[columns], **words, **empty)["a.html"]
-
-
-def read_html(page):
-    cells = Cells()
-    cells.feed(page.partition("</table>")[0])
-    return cells
-
-
-def test_html_says_what_a_browser_shows():
-    verdicts = Column("verdict", ["better", "too few <6>"], words=True)
-    cells = read_html(html([NAMES, NUMBERS, verdicts]))
-    assert cells.rows == [
-        ["choice", "accuracy (%)", "verdict"],
-        ["max", "93.10", "better"],
-        ["max_blur", "9.5", "too few <6>"],
-    ]
-    assert cells.classes[3:] == ["words", None, "words better", "words", None, "words"]
-
-
-@pytest.mark.parametrize("show", [tables.text, tables.markdown, tables.latex, html])
+@pytest.mark.parametrize("show", [tables.text, tables.markdown, tables.latex])
 def test_control_characters_and_broken_encodings_are_escapes(show):
     shown = show([Column("name", [NASTY], words=True), NUMBERS][:1])
     assert not any((ord(mark) < 32 and mark != "\n") or "\ud800" <= mark <= "\udfff" for mark in shown)
@@ -138,8 +93,6 @@ def test_any_text_stays_in_its_cell(rows):
     assert len(tabular) == len(rows) + 1
     assert all(unescaped(line, "&") == 1 for line in tabular)
     assert all(not unescaped(line, mark) for line in tabular for mark in "%#_")
-    shown = [[tables.printable(cell) for cell in row] for row in rows]
-    assert [[cell.strip() for cell in row] for row in read_html(html(columns)).rows[1:]] == shown
     assert len(tables.text(columns).splitlines()) == len(rows) + 2
 
 

@@ -67,10 +67,7 @@ def send(values: Tensor, device: torch.device) -> Tensor:
 
 
 def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """The central part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), as a view.
-
-    For an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
-    """
+    """The central part of ``size``, (H, W), as a view; halves are rounded to even, as by torchvision."""
     top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
     return x[:, :, top : top + size[0], left : left + size[1]]
 

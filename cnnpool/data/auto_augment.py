@@ -116,10 +116,7 @@ def _identity(x: Tensor) -> Tensor:
 
 
 def _warp(x: Tensor, theta: Tensor) -> Tensor:
-    """For each output pixel, the pixel of ``x`` nearest to its position under ``theta``; black outside.
-
-    ``theta``, (N, 2, 3), takes (x, y, 1) in the result to (x, y) in the image, in pixels from the centre.
-    """
+    """The nearest pixel of ``x`` by ``theta``, (N, 2, 3), from result to image in pixels from the centre."""
     height, width = x.shape[2:]
     theta[:, 0, 1] *= height / width
     theta[:, 1, 0] *= width / height
@@ -158,10 +155,7 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def color_jitter(x: Tensor, draws: Draws, strength: float) -> Tensor:
-    """Brightness, contrast, saturation, in this order, times factors of 1 - ``strength`` to 1 + ``strength``.
-
-    torchvision also draws the order.
-    """
+    """Brightness, contrast, saturation, in this order, times factors of 1 -+ ``strength``."""
     factors = 1 + strength * (2 * draws.rand(3).float().T - 1)
     for change, factor in zip((brightness, contrast, saturation), factors.to(x.device), strict=True):
         x = change(x, factor)

@@ -128,10 +128,7 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
 def decoded_rows(
     pictures: Pictures, headers: Mapping[int, Header], shape: Shape, part: Path | None
 ) -> tuple[Rows, dict[int, str]]:
-    """Decode images into rows of the file ``part`` or, without room, into memory: (H, W, C) each, in order.
-
-    Also returns, by index, why the others cannot be read.
-    """
+    """Decode images into rows of ``part``, or of memory without room there; also why some cannot be."""
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     sums: list[np.ndarray] = []
     unreadable: dict[int, str] = {}

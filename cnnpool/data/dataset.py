@@ -68,11 +68,7 @@ class Dataset:
         return self.source.part or self.test.shape[1:]
 
     def train_loader(
-        self,
-        *,
-        shard: tuple[int, int] = (0, 1),
-        parts: int = 1,
-        channels_last: bool = True,
+        self, *, shard: tuple[int, int] = (0, 1), parts: int = 1, channels_last: bool = True
     ) -> Loader:
         """Shuffled and augmented batches; drops an incomplete last batch unless it is the only one.
 
@@ -130,10 +126,7 @@ class Dataset:
 
 
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:
-    """Read ``source`` and split it: validation by ``seed``, then ``limit`` in a separate order.
-
-    Separately published validation images are used whole, or left out if ``val_size`` is 0.
-    """
+    """Read ``source`` and split it: validation by ``seed`` unless published, then ``limit`` apart."""
     raw = source.read()
     _check(name, raw)
     labels = raw.train.labels
@@ -175,10 +168,7 @@ def digest(raw: Raw, source: Source) -> str:
 
 
 def statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and (population) standard deviation of each channel, white being 1.
-
-    The sums are exact integers (below 2^53 in float64), whatever the number of threads.
-    """
+    """Mean and population standard deviation of each channel, white being 1, from exact sums below 2^53."""
     count = len(split) * split.shape[1] * split.shape[2]
     moments = [[int(value) for value in row] for row in split.rows.sums().tolist()]
     mean = tuple(first / count / 255 for first in moments[0])

@@ -59,10 +59,7 @@ def is_passing(error: Exception) -> bool:
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Turn off Pillow's size limit, warnings and log: this module reports errors by file.
-
-    It affects the whole process: one thread enters at a time, and others may decode meanwhile.
-    """
+    """Turn off Pillow's size limit, warnings and log, in the whole process: errors are reported by file."""
     Image.init()
     log = logging.getLogger("PIL")
     limit, level = Image.MAX_IMAGE_PIXELS, log.level
@@ -155,10 +152,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tuple[Image.Image, int]:
-    """Load the image in 8 bits, grey or colour, and return it with its reduction factor.
-
-    Converts strip by strip: a converted copy of a large image would take as much memory as the image.
-    """
+    """Load the image in 8 bits, strip by strip, since a copy would take as much memory; also its factor."""
     width, height = image.size
     factor = max(1, min(width // wanted[0], height // wanted[1]))
     mode = "RGB" if channels == 3 else "L"

@@ -56,10 +56,7 @@ def _scrambled(z: np.ndarray) -> np.ndarray:
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order of the images, (N,), sorted by random rank within the class over the class's size.
-
-    So every prefix has each class in proportion, to within one.
-    """
+    """A random order, (N,), every prefix of which has each class in proportion, to within one."""
     order = torch.randperm(len(labels), generator=generator(seed))
     shuffled = labels[order]
     by_class = shuffled.argsort(stable=True)

@@ -59,10 +59,7 @@ class ImageFolder(ImageSource):
 
 
 def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
-    """Every image below ``root`` by split and class, sorted by path within a class, and notes on the folders.
-
-    The splits are train, test and perhaps val, or train alone if the test images are yet to be cut.
-    """
+    """Every image below ``root`` by split and class, sorted by path, and notes on the folders."""
     ignored: Counter[str] = Counter()
     folders, images = _entries(root, ignored)
     splits = _splits(root, folders)

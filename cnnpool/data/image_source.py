@@ -34,15 +34,9 @@ TestSize = Annotated[float, Gt(0), Lt(1)]
 
 @dataclass(frozen=True)
 class Origin:
-    """A data set before any image is read.
+    """A data set before any image is read: its ``root``, the ``folder`` for decoded images, and notes.
 
-    Args:
-        root: folder below which the images lie.
-        folder: folder for decoded images.
-        key: changes when images, labels or names change.
-        listed: finds all images.
-        has_test: whether test images are separate, rather than to be cut from the others.
-        notes: remarks for the user, one sentence each.
+    ``key`` changes when images, labels or names change; ``has_test`` is false where a test must be cut.
     """
 
     root: Path

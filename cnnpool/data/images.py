@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,30 +26,21 @@ Made = TypeVar("Made")
 _budget = Budget(3 << 28)  # Bytes of the files decoded at the same time, before they are reduced
 
 
-class Items(Protocol):
-    """A data set of (image, label), as ``torch.utils.data.Dataset`` describes it."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> tuple[Picture, int]: ...
-
-
 class Pictures:
     """The images of all parts of a data set, one part after another.
 
-    Args:
-        items: data set of (image, label), read by several threads at once.
-        counts: part -> number of images, in the order train, val, test; only train if a test must be cut.
-        classes: their names, by label; a label without a name is named by its number.
-        title: name of the data set, in messages on images without a path.
+    ``items`` is a data set of (image, label), read by several threads at once; ``counts`` has the number of
+    images of train, val and test, or of train if a test must be cut. A label without a class is named by its
+    number.
     """
 
-    def __init__(self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
+    def __init__(self, items: Any, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
         self.items, self.counts, self.classes, self.title = items, counts, classes, title
         self.labels = np.full(len(items), -1, np.int64)  # -1 for an image that has not been opened yet
 
     def open(self, place: int) -> Picture:
         """Open the image at ``place`` and store its label. May raise any exception."""
+        picture: Picture
         picture, label = self.items[place]
         if label is None or int(label) < 0:
             raise DataError(f"{self._named(place, picture)} has no label")

@@ -169,11 +169,7 @@ class Loader(DataLoader[Batch]):
     def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int):
         # A separate generator: each iteration would otherwise draw from torch's global one.
         super().__init__(
-            images,
-            batch_size=batch_size,
-            sampler=sampler,
-            collate_fn=as_it_is,
-            generator=torch.Generator(),
+            images, batch_size=batch_size, sampler=sampler, collate_fn=as_it_is, generator=torch.Generator()
         )
         if len(self) == 0:
             raise ValueError(f"no batch of {batch_size} in {len(images)} images: lower batch_size")

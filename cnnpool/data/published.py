@@ -5,7 +5,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,7 @@ FETCH = "set data.download=true, or name the folder that holds it by data.root=F
 
 @dataclass(frozen=True, kw_only=True)
 class Published(Source):
-    """A data set that torchvision holds in memory, with files in ``root`` as torchvision arranges them.
-
-    Published archives found there are unpacked if their MD5 sums match, without a network.
-    """
+    """A data set that torchvision holds in memory, with files in ``root`` as torchvision arranges them."""
 
     by_class: ClassVar[bool] = False
     title: ClassVar[str]  # Name of the class in ``torchvision.datasets``
@@ -138,17 +135,9 @@ def obtained(
     largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
-    """The result of ``read``, if needed after unpacking archives or downloading files; else a DataError.
+    """The result of ``read``, if needed after unpacking ``archives`` or by ``download``; else a DataError.
 
-    Args:
-        title: name of the data set.
-        root: folder of the lock; made if missing.
-        folder: of the files, for messages.
-        read: reads the data set, or fails.
-        download: downloads missing files; None to disable.
-        archives: returns the published ones, each with its MD5 sum; called only if ``read`` failed.
-        largest: most bytes of a file; writing more fails. None for any size.
-        remedy: advice for the user if nothing can be tried.
+    ``archives``, called if ``read`` failed, gives paths and MD5 sums; a file has at most ``largest`` bytes.
     """
     try:
         return read()
@@ -160,7 +149,7 @@ def obtained(
     verb = "download" if download else "unpack"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{title}.lock"), _timeout(), _at_most(largest):
+        with FileLock(root / f".{title}.lock"), _bounded(largest):
             # Before the first step: another process may have fetched it while this one waited.
             for step in (lambda: None, *steps):
                 if step is download:
@@ -196,28 +185,17 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _timeout() -> Iterator[None]:
-    # torchvision sets no timeout, and would wait forever for a silent server.
+def _bounded(largest: int | None) -> Iterator[None]:
+    """A timeout, and ``largest`` bytes a file: torchvision waits for a silent server, and takes any file."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+    with ExitStack() as undo:
+        undo.callback(socket.setdefaulttimeout, before)
+        if largest is not None and sys.platform != "win32":
+            import resource
 
-
-@contextmanager
-def _at_most(largest: int | None) -> Iterator[None]:
-    # torchvision has no limit: an endless download would fill the disk.
-    if largest is None or sys.platform == "win32":
+            size = resource.getrlimit(resource.RLIMIT_FSIZE)
+            undo.callback(resource.setrlimit, resource.RLIMIT_FSIZE, size)
+            allowed = [limit for limit in (largest, *size) if limit != resource.RLIM_INFINITY]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), size[1]))
         yield
-        return
-    import resource
-
-    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    allowed = [limit for limit in (largest, before, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))

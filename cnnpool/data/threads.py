@@ -16,10 +16,7 @@ Result = TypeVar("Result")
 def in_threads(
     work: Callable[[Item], Result], items: Iterable[Item], *, ahead: int, workers: int | None = None
 ) -> Iterator[Result]:
-    """``work`` on every item, in the order of ``items``; an error is raised when its result is due.
-
-    Up to ``ahead`` results are prefetched by ``workers`` threads; None for one per core.
-    """
+    """``work`` on every item, in order, up to ``ahead`` in advance, by ``workers`` or all cores."""
     pool = ThreadPoolExecutor(workers or len(usable()), thread_name_prefix="cnnpool-data")
     waiting: deque[Future[Result]] = deque()
     try:

@@ -38,10 +38,7 @@ WHOLE: Mapping[str, Arguments] = {"train": {}}  # There is no published test set
 
 @dataclass(frozen=True)
 class TorchvisionSet:
-    """A class of ``torchvision.datasets``: its files below the root, and the arguments of its parts.
-
-    ``variants`` are further arguments by name, the default first; ``manual`` says where to get the files.
-    """
+    """A class of torchvision: its files below the root, and the arguments of its parts and variants."""
 
     files: tuple[str, ...]
     parts: Mapping[str, Arguments]

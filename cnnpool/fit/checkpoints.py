@@ -19,10 +19,7 @@ from cnnpool.system.signals import Signals, Stopped
 
 
 class SafeCheckpointIO(CheckpointIO):
-    """Saves and loads through ``cnnpool.run_folder.checkpoint``.
-
-    Lightning's own uses the temporary folder, which may be another file system, and compares no checksums.
-    """
+    """Saves atomically beside the file and compares checksums, which Lightning's own does not."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         save(Path(path), checkpoint)

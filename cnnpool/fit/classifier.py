@@ -234,11 +234,10 @@ class Classifier(LightningModule):
             "training_sums": self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").cpu(),
         }
 
-    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+    def restore(self, checkpoint: dict[str, Any]) -> None:
         """Restore the weights and scores of a run that has taken its last step."""
         self.load_state_dict(checkpoint["state_dict"])
-        self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
-        self.latest = checkpoint["cnnpool"]["latest"]
+        self.on_load_checkpoint(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
@@ -338,10 +337,7 @@ class Classifier(LightningModule):
 
 
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
-    """(summed loss, correct answers, images) as one float64 tensor on the device.
-
-    For mixed images the class with the largest share is the correct one.
-    """
+    """(summed loss, correct answers, images) in float64; of mixed images the largest share is right."""
     labels = labels.argmax(1) if labels.ndim == 2 else labels
     correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
     return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))

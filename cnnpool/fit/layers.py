@@ -15,10 +15,7 @@ BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 @dataclass
 class Level:
-    """The layers that work at one resolution: the modules with parameters or statistics of their own.
-
-    ``scale`` is their learning rate, in multiples of the recipe's.
-    """
+    """The layers of one resolution, and their learning rate in multiples of the recipe's."""
 
     modules: list[nn.Module] = field(default_factory=list)
     scale: float = 1.0

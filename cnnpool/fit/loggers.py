@@ -104,7 +104,9 @@ def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
     try:
         match asked:
             case Csv():
-                return [Guarded("csv", _csv(run.out))]
+                # Rewritten through ``replay``: Lightning's logger does not append.
+                shutil.rmtree(run.out / "csv", ignore_errors=True)
+                return [Guarded("csv", CSVLogger(run.out, name="csv", version=""))]
             case Wandb(project=project):
                 return [Guarded("wandb", _wandb(run, project))]
             case MLflow(experiment=experiment):
@@ -113,12 +115,6 @@ def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
         name = type(asked).__name__.lower()
         raise ValueError(f"log={name} cannot be opened: {str(error).partition(chr(10))[0]}") from error
     return []
-
-
-def _csv(out: Path) -> CSVLogger:
-    # Rewritten through ``replay``: Lightning's logger does not append.
-    shutil.rmtree(out / "csv", ignore_errors=True)
-    return CSVLogger(out, name="csv", version="")
 
 
 def _wandb(run: Run, project: str) -> WandbLogger:

@@ -32,21 +32,14 @@ def measuring(run: Run) -> list[ProbeCallback]:
     batch, net = sample(run.dataset, split, looked_at(probes)), run.network
     return [
         ProbeCallback(
-            probe,
-            every_epochs=probe.every_epochs,
-            batch=batch,
-            stages=net.stages,
-            network=lambda module: net,
+            probe, every_epochs=probe.every_epochs, batch=batch, stages=net.stages, network=lambda module: net
         )
         for probe in probes
     ]
 
 
 def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
-    """Up to ``most`` normalised images of ``split`` and their labels, the same in every run.
-
-    Stratified by class and shuffled, so the first n of them are representative for any n.
-    """
+    """Up to ``most`` normalised images of ``split``, the same in every run, every prefix stratified."""
     channels, (height, width) = dataset.in_channels, dataset.size
     count = max(1, min(most, SAMPLES, LARGEST // (4 * channels * height * width)))
     chosen = split.take(stratified(split.labels, seed=0)[:count])

@@ -33,12 +33,7 @@ class Record(Logger):
     those whose definitions TensorBoard shows beside the charts.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        kept_bytes: int = 0,
-        quantities: Sequence[Quantity] = (),
-    ):
+    def __init__(self, folder: Path, kept_bytes: int = 0, quantities: Sequence[Quantity] = ()):
         super().__init__()
         self.folder = folder
         self.metrics = MetricsFile(folder, kept_bytes)
@@ -105,7 +100,9 @@ class Record(Logger):
 
     def finish(self, results: Results) -> None:
         """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
-        self._layout()
+        shown = pages([tag for tag, own in self.charts.items() if own], self.quantities)
+        layout = {title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags} for title, tags in shown.items()}
+        self.board.add_custom_scalars(layout)
         # No seed: a row averages over seeds, and a fifth column would push the accuracy beyond 1,400 pixels.
         settings = {room: getattr(results, room)["name"] for room in NAMED}
         where, _, choice = results.choice.rpartition("/")
@@ -133,11 +130,6 @@ class Record(Logger):
         scalar = SummaryMetadata.PluginData(plugin_name="scalars")
         metadata = definition and SummaryMetadata(plugin_data=scalar, summary_description=definition)
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
-
-    def _layout(self) -> None:
-        shown = pages([tag for tag, own in self.charts.items() if own], self.quantities)
-        layout = {title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags} for title, tags in shown.items()}
-        self.board.add_custom_scalars(layout)
 
     def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
         experiment, start, end = hparams(dict(settings), dict(metrics))

@@ -1,45 +1,44 @@
-"""A run from its settings to its results: one object that all parts of a training share."""
+"""A run from its settings to its results: one object that all parts of a training share, and its resuming."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from cnnpool.data import Dataset
 from cnnpool.fit.classifier import Classifier
 from cnnpool.fit.datamodule import Images
 from cnnpool.fit.scores import listed
 from cnnpool.model import Cnn
+from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Probe, declared
 from cnnpool.quantity import Quantity
 from cnnpool.recipe import Recipe
+from cnnpool.run_folder.checkpoint import Checkpoint, latest, refuse_other
+from cnnpool.run_folder.layout import CHECKPOINTS
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class Run:
     """A training that is ready to start or to resume.
 
-    Args:
-        out: the run's folder.
-        run: the run's name, its folder below the output root.
-        mark: the random name of its folder, in the first process; empty in others.
-        seed: of weights, order and augmentation.
-        probes: by name.
-        pool, readout, model, data: the chosen names with their options, as recorded in results.json.
-        stages: the operator of every stage with its options.
-        overrides: the command line.
-        asked: all settings that determine the result, by which a later call recognises the run.
+    ``run`` is its folder below the output root, ``mark`` the random name of the folder, in the first
+    process; ``asked`` are all settings that determine the result, by which a later call recognises the run.
     """
 
-    out: Path
-    run: str
-    mark: str
+    out: Path = Path()
+    run: str = ""
+    mark: str = ""
     recipe: Recipe
     seed: int
-    dataset: Dataset
     images: Images
     classifier: Classifier
-    probes: Mapping[str, Probe]
+    probes: Mapping[str, Probe] = field(default_factory=dict)
     pool: dict[str, Any]
     readout: dict[str, Any]
     model: dict[str, Any]
@@ -47,6 +46,10 @@ class Run:
     stages: dict[str, dict[str, Any]]
     overrides: list[str] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.images.dataset
 
     @property
     def choice(self) -> str:
@@ -62,3 +65,22 @@ class Run:
     @property
     def quantities(self) -> list[Quantity]:
         return listed(declared(self.probes.values()), self.dataset)
+
+
+def resume(run: Run) -> Checkpoint | None:
+    """The newest intact checkpoint of ``run``, whose settings must be the same; None to start anew."""
+    found = latest(run.out / CHECKPOINTS)
+    if found is None:
+        return None
+    refuse_other(found, run.classifier.header["asked"], run.classifier.state_dict())
+    log.info("resumed at step %s of %s", *(f"{found.header[key]:,}" for key in ("steps", "total_steps")))
+    for before, now in (
+        (f"torch {found.header['torch']}", f"torch {torch.__version__}"),
+        (f"{found.header['threads']} threads", f"{torch.get_num_threads()} threads"),
+        (f"compiled kernels: {found.header['kernels']}", f"compiled kernels: {kernels_in_use()}"),
+    ):
+        if before != now:
+            log.warning(
+                "trained with %s so far, now with %s: the last bits of the result may differ", before, now
+            )
+    return found

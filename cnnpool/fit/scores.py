@@ -35,10 +35,7 @@ def epochs_row(
 
 
 def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """``balanced_accuracy``, 0..1, the mean over classes that have images, and ``class_accuracy`` by name.
-
-    ``correct``, (N,) booleans, are the images classified correctly.
-    """
+    """``balanced_accuracy``, 0..1, the mean over classes that have images, and ``class_accuracy`` by name."""
     images = labels.bincount(minlength=len(classes)).tolist()
     right = labels[correct].bincount(minlength=len(classes)).tolist()
     shares = {key: own / total for key, own, total in zip(keys(classes), right, images, strict=True) if total}
@@ -74,10 +71,7 @@ def sentence(test: dict[str, Any]) -> str:
 
 
 def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
-    """A warning if always predicting the commonest class would reach this accuracy, 0..1; else empty.
-
-    ``counts`` are the test images of each class.
-    """
+    """A warning if always predicting the commonest class would reach this accuracy, 0..1; else empty."""
     if not at_chance(accuracy, counts):
         return ""
     share = max(counts) / sum(counts)

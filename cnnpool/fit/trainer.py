@@ -30,11 +30,19 @@ log = logging.getLogger(__name__)
 LINE_S = 30.0  # Seconds between two lines of a long epoch in a log
 
 
+IGNORED = (
+    ".*(LeafSpec.*|all_gather) is deprecated",  # Lightning's own use of torch
+    ".*no `val_dataloader",  # A choice
+    "The `srun` command is available",  # Lightning looks for it even with an explicit cluster
+    ".*sync_dist=True",  # Scores are already summed over all devices
+    ".*does not have many workers",  # Batches are made whole, in a thread if they are slow
+    "Found .* module.s. in eval mode",  # Frozen statistics are intended
+    ".*smaller than the logging interval",  # Training losses are logged at the run's own intervals
+)
+
+
 def build_trainer(
-    recipe: Recipe,
-    flags: Mapping[str, Any],
-    callbacks: Sequence[Callback],
-    loggers: Sequence[Logger],
+    recipe: Recipe, flags: Mapping[str, Any], callbacks: Sequence[Callback], loggers: Sequence[Logger]
 ) -> Trainer:
     """Lightning's Trainer for ``recipe`` with ``flags``; a ValueError names a flag that it refuses."""
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
@@ -73,10 +81,7 @@ def build_trainer(
 
 
 def cluster(devices: int, nodes: int) -> ClusterEnvironment:
-    """Processes started by torchrun or srun, as many as ``devices`` x ``nodes``, else those of Lightning.
-
-    Lightning must not detect them itself: it takes an interactive shell on a cluster for a job.
-    """
+    """Processes of torchrun or srun, which Lightning must not detect itself, else those of Lightning."""
     if TorchElasticEnvironment.detect():
         started: ClusterEnvironment = TorchElasticEnvironment()
     elif by_srun() and "LOCAL_RANK" not in os.environ:
@@ -159,19 +164,8 @@ def quieten() -> None:
     for name in ("profilers.profiler", "callbacks.model_summary"):
         # Their messages were requested.
         logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.INFO)
-    # Warnings about Lightning's own use of torch, which users cannot change; omitting validation is a choice.
-    for what in ("LeafSpec.*", "all_gather"):
-        warnings.filterwarnings("ignore", message=f".*{what} is deprecated", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*no `val_dataloader")
-    # Lightning looks for SLURM even with an explicit cluster, and finds ``srun`` on every login node.
-    warnings.filterwarnings("ignore", message="The `srun` command is available")
-    # Scores are already summed over all devices.
-    warnings.filterwarnings("ignore", message=".*sync_dist=True")
-    # Batches are made whole, in a thread if they are slow; workers would only copy them.
-    warnings.filterwarnings("ignore", message=".*does not have many workers")
-    # Frozen statistics are intended, and training losses are logged at the run's own intervals.
-    warnings.filterwarnings("ignore", message="Found .* module.s. in eval mode")
-    warnings.filterwarnings("ignore", message=".*smaller than the logging interval")
+    for message in IGNORED:
+        warnings.filterwarnings("ignore", message=message)
 
 
 @contextmanager

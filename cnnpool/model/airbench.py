@@ -7,14 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool.model.activation import Activation, activate
-from cnnpool.model.base import (
-    Cnn,
-    PaddingMode,
-    PoolFactory,
-    ReadoutFactory,
-    Width,
-    conv,
-)
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Width, conv
 
 
 class Airbench(Cnn):
@@ -59,14 +52,7 @@ class Airbench(Cnn):
             second = conv(outputs, outputs, dilation=dilation, padding_mode=padding_mode)
             layers.append(nn.Sequential(second, nn.BatchNorm2d(outputs), activate(activation, outputs)))
             channels = outputs
-        super().__init__(
-            nn.Sequential(*layers),
-            stages,
-            in_channels,
-            size,
-            num_classes,
-            readout,
-        )
+        super().__init__(nn.Sequential(*layers), stages, in_channels, size, num_classes, readout)
 
     def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         images, _ = next(iter(batches))

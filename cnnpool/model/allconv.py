@@ -54,11 +54,4 @@ class AllConv(Cnn):
             trunk.drop(dropout)
         trunk.conv(2 * width, 3)
         trunk.conv(2 * width, 1)
-        super().__init__(
-            nn.Sequential(*trunk.layers),
-            trunk.stages,
-            in_channels,
-            size,
-            num_classes,
-            readout,
-        )
+        super().__init__(nn.Sequential(*trunk.layers), trunk.stages, in_channels, size, num_classes, readout)

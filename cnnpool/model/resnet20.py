@@ -63,14 +63,7 @@ class Resnet20(Cnn):
                 if down:
                     stages |= {down: block.pool, f"{down}_shortcut": block.shortcut_pool}
                     channels, dilation = 2 * channels, dilation * block.dilates
-        super().__init__(
-            nn.Sequential(*layers),
-            stages,
-            in_channels,
-            size,
-            num_classes,
-            readout,
-        )
+        super().__init__(nn.Sequential(*layers), stages, in_channels, size, num_classes, readout)
 
 
 class ResidualBlock(nn.Module):
@@ -128,9 +121,8 @@ class ZeroChannels(nn.Module):
         return nn.functional.pad(x, (0, 0, 0, 0, self.extra // 2, self.extra - self.extra // 2))
 
 
-def projection(in_channels: int, channels: int) -> nn.Sequential:
-    """1x1 convolution with batch normalisation (He 2016, option B)."""
-    return conv_block(in_channels, channels, 1)[:2]
-
-
-WIDEN: dict[str, Callable[[int, int], nn.Module]] = {"A": ZeroChannels, "B": projection}
+WIDEN: dict[str, Callable[[int, int], nn.Module]] = {
+    "A": ZeroChannels,
+    # A 1x1 convolution with batch normalisation.
+    "B": lambda in_channels, channels: conv_block(in_channels, channels, 1)[:2],
+}

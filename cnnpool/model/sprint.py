@@ -77,10 +77,7 @@ class Sprint(Cnn):
 
 
 class WholeConv2d(nn.Conv2d):
-    """A convolution without padding and bias: a matrix product if its window covers the whole map.
-
-    Library convolutions take several times longer for it, especially for the gradient of the weights.
-    """
+    """A convolution without padding and bias: a matrix product where its window covers the map, faster."""
 
     def __init__(self, in_channels: int, channels: int, kernel_size: int, *, dilation: int = 1):
         super().__init__(in_channels, channels, kernel_size, dilation=dilation, bias=False)

@@ -78,14 +78,8 @@ def build(
 
     Its stages are all pooling and strided convolutions, found by a dry run, by their dotted names with
     underscores for dots. A stage that the common operator cannot replace is unchanged, with a warning.
-
-    Args:
-        name: a key of ``PUBLISHED``.
-        in_channels: 1 or 3.
-        size: (H, W) of the images.
-        operators: operators of the stages; the options of each are those that override the original's.
-        readout: ``name`` and options of the readout in place of the global pooling; ``keep`` for its own.
-        options: options of the package's entry, such as ``arch`` and ``weights``.
+    ``options`` are those of the package's entry, such as ``arch`` and ``weights``; ``keep`` stands for the
+    network's own.
 
     Raises:
         ValueError: for an unknown name or option; if weights are unavailable or do not fit; if the network

@@ -178,9 +178,7 @@ class Timm(NetworkSource):
 class Installed(NetworkSource):
     """A network that an installed package declares by an entry point of the group ``cnnpool.networks``.
 
-    ``arch`` is the entry point's name, or its value, ``package.module:function``. The function is called with
-    the number of classes and returns a network that takes (N, 3, H, W). ``weights`` are a file, or null for
-    the weights that the function returns.
+    ``arch`` is its name or value, ``package.module:function``; the function takes the number of classes.
     """
 
     def check(self) -> None:

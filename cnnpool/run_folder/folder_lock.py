@@ -37,9 +37,7 @@ class Held:
 def held(folder: Path) -> Iterator[Held]:
     """Lock ``folder``, made if missing, for this process; the kernel unlocks it when the process dies.
 
-    Raises:
-        InUseError: if another process holds it.
-        OccupiedError: if it is not a run's folder and cannot become one, or cannot be made.
+    An InUseError if another process holds it, an OccupiedError if it is not and cannot become a run's.
     """
     refuse_foreign(folder)
     mine = _made(folder)

@@ -26,8 +26,11 @@ class RunLog(logging.FileHandler):
         return visible(super().format(record))
 
     def emit(self, record: logging.LogRecord) -> None:
-        with self._lasting():
+        try:
             super().emit(record)
+        # The file is opened by the first message, and that error is not handled.
+        except OSError:
+            self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(error := sys.exception(), OSError):
@@ -35,13 +38,8 @@ class RunLog(logging.FileHandler):
         self.failure = self.failure or error
 
     def close(self) -> None:
-        with self._lasting():
-            super().close()
-
-    @contextmanager
-    def _lasting(self) -> Iterator[None]:
         try:
-            yield
+            super().close()
         except OSError as error:
             self.failure = self.failure or error
 

@@ -20,10 +20,7 @@ Record = dict[str, Any]  # ``step`` and ``epoch``, integers, and a finite number
 
 
 class MetricsFile:
-    """The file of one run that appends to it, from ``kept_bytes`` on; later content is dropped.
-
-    A DamagedError if it is shorter, a LostError if another process deleted or altered it meanwhile.
-    """
+    """The file of one run that appends to it, from ``kept_bytes`` on; later content is dropped."""
 
     def __init__(self, folder: Path, kept_bytes: int = 0):
         self.path = folder / METRICS

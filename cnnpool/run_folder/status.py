@@ -18,13 +18,7 @@ State = Literal["running", "done", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a run: its activity, or how it ended.
-
-    Args:
-        error: the reason why it stopped or failed, in one line; ``status`` is the exit status.
-        pid, machine: process that wrote the status, and its machine.
-        time: of writing, in seconds since 1970.
-    """
+    """The state of a run: its activity, or how it ended, with the error in one line and the exit status."""
 
     state: State
     error: str | None = None

@@ -69,10 +69,7 @@ def commit() -> tuple[str | None, bool | None]:
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that a process may still use without swapping, as Linux estimates; None on other systems.
-
-    A container's own limit counts too (cgroup v2); cached files do not count against it.
-    """
+    """Bytes that a process may still use without swapping on Linux, in a container's limit (cgroup v2)."""
     try:
         free = 1024 * _numbers(root / "proc/meminfo")["MemAvailable:"]
     except (OSError, ValueError, KeyError):

@@ -10,10 +10,7 @@ WORKING = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal in proc(
 
 
 class Stopwatch:
-    """Seconds between ``start`` and ``stop``, and the processor time of other programs meanwhile.
-
-    The processors are those available to this process, one of ``processes`` that share the work equally.
-    """
+    """Seconds between ``start`` and ``stop``, and processor time of all but ``processes`` like this one."""
 
     def __init__(self, processes: int = 1):
         self.processes = processes

@@ -29,7 +29,8 @@ class Stopped(BaseException):
 class Signals:
     """Within the context, a signal raises ``Stopped``, or is stored in ``pending`` while ``patient``.
 
-    A second signal always raises. Outside the main thread, where Python allows no handlers, it has no effect.
+    A second signal always raises. Outside the main thread, where Python allows no handlers, it has no
+    effect.
     """
 
     def __init__(self) -> None:

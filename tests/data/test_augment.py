@@ -1,12 +1,20 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loaders import draws
+from loaders import draws, loader
+from torch.nn import functional as F
+from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
-from cnnpool.data.augment import augment, boxes, mirror, resized_crop, translate
+from cnnpool.data import auto_augment as room
+from cnnpool.data import from_pixels
+from cnnpool.data.augment import augment, boxes, mirror, mix, resized_crop, translate
+from cnnpool.data.auto_augment import BINS, TABLE, auto_augment, color_jitter
+from cnnpool.data.draws import generator
 
 
 def images(n: int, channels: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -109,3 +117,187 @@ def test_the_whole_image_is_a_part_too():
     found = boxes(2, (100, 10), draws(2, 0), (1.0, 1.0))
     # No part of these shapes has so large an area: the central one of the nearest shape.
     assert found.tolist() == [[43, 0, 13, 10]] * 2
+
+
+LABELS = torch.arange(12) % 4
+
+
+def plain(n: int = 12, size=(10, 8)) -> torch.Tensor:
+    """Image i is everywhere i."""
+    return torch.arange(n, dtype=torch.float32).view(n, 1, 1, 1).expand(n, 2, *size).clone()
+
+
+def numbers(mixed: torch.Tensor) -> list[set[float]]:
+    return [set(image.flatten().tolist()) for image in mixed]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mixup_blends_images_and_labels_by_one_share(seed):
+    mixed, shares = mix(plain(), LABELS, generator(seed), num_classes=4, mixup=0.8)
+    assert all(len(values) == 1 for values in numbers(mixed))
+    order = torch.randperm(12, generator=generator(seed))
+    moved = order != torch.arange(12)
+    share = ((mixed[:, 0, 0, 0] - order) / (torch.arange(12) - order))[moved]
+    torch.testing.assert_close(share, share[:1].expand_as(share), atol=1e-5, rtol=1e-5)
+    expected = share[0] * F.one_hot(LABELS, 4) + (1 - share[0]) * F.one_hot(LABELS[order], 4)
+    torch.testing.assert_close(shares, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cutmix_pastes_a_rectangle_whose_area_is_the_share(seed):
+    mixed, shares = mix(plain(), LABELS, generator(seed), num_classes=4, cutmix=1.0)
+    order = torch.randperm(12, generator=generator(seed))
+    for i, image in enumerate(mixed):
+        assert set(image.flatten().tolist()) <= {float(i), float(order[i])}
+        if order[i] == i:
+            continue
+        pasted = image[0] == order[i]
+        rows, columns = pasted.any(1), pasted.any(0)
+        assert torch.equal(pasted, rows[:, None] & columns[None])
+        kept = 1 - pasted.float().mean()
+        expected = kept * F.one_hot(LABELS[i], 4) + (1 - kept) * F.one_hot(LABELS[order[i]], 4)
+        torch.testing.assert_close(shares[i], expected)
+
+
+def test_shares_are_drawn_from_the_beta_distribution():
+    found = []
+    for seed in range(400):
+        order = torch.randperm(2, generator=generator(seed))
+        mixed, _ = mix(plain(2), LABELS[:2], generator(seed), num_classes=4, mixup=2.0)
+        if order[0] == 1:
+            found.append(1 - mixed[0, 0, 0, 0])
+    found = torch.stack(found)
+    # Mean 1/2 and variance 1 / (4 (2 alpha + 1)) = 1/20.
+    assert abs(found.mean() - 0.5) < 4 * (0.05 / len(found)) ** 0.5
+    assert 0.035 < found.var() < 0.065
+
+
+def test_of_two_ways_each_batch_takes_one():
+    ways = [
+        max(map(len, numbers(mix(plain(), LABELS, generator(seed), num_classes=4, mixup=1, cutmix=1)[0])))
+        for seed in range(60)
+    ]
+    assert set(ways) == {1, 2} and 10 < ways.count(2) < 50
+
+
+def batches(**options):
+    pixels = torch.randint(0, 256, (20, 6, 5, 3), dtype=torch.uint8, generator=generator(1))
+    options = {"shuffle": True, "flip": True, "seed": 3, "num_classes": 4, "cutmix": 1.0, **options}
+    split = from_pixels(pixels, torch.arange(20) % 4)
+    return loader(split, batch_size=6, mean=(0.5,) * 3, std=(0.2,) * 3, **options)
+
+
+def test_mixed_batches_go_on_where_a_run_stopped_and_leave_other_draws_alone():
+    whole = list(batches())
+    again = batches()
+    again.load_state_dict({"epoch": 0, "batch": 2})
+    for own, other in zip(again, whole[2:], strict=True):
+        assert all(map(torch.equal, own, other))
+    (unmixed, labels), (mixed, shares) = next(iter(batches(cutmix=0.0))), whole[0]
+    assert labels.ndim == 1 and shares.shape == (6, 4)
+    same = (unmixed == mixed).float().mean()
+    assert 0.1 < same <= 1
+    torch.testing.assert_close(shares.sum(1), torch.ones(6))
+
+
+def patches(n: int = 4, channels: int = 3, size=(24, 20)) -> torch.Tensor:
+    """Coarse patches, in which the nearest pixel is rarely in doubt."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.randint(30, 226, (n, channels, size[0] // 4, size[1] // 4), generator=generator)
+    return coarse.repeat_interleave(4, 2).repeat_interleave(4, 3).to(torch.uint8)
+
+
+def theirs(name: str, x: torch.Tensor, bin_: int, sign: int, wide: bool) -> torch.Tensor:
+    """Torchvision's functional operation with the magnitudes of its documentation."""
+    share = bin_ / BINS
+    most = {"rotate": (30, 135), "shear_x": (0.3, 0.99), "shear_y": (0.3, 0.99)}
+    span = [150 / 331 * x.shape[3], 150 / 331 * x.shape[2]]
+    most |= {"translate_x": (span[0], 32), "translate_y": (span[1], 32)}
+    amount = sign * share * most.get(name, (0.9, 0.99))[wide]
+    options = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0]}
+    match name:
+        case "shear_x":
+            options |= {"shear": [math.degrees(math.atan(amount)), 0.0], "center": [0, 0]}
+        case "shear_y":
+            options |= {"shear": [0.0, math.degrees(math.atan(amount))], "center": [0, 0]}
+        case "translate_x":
+            options["translate"] = [int(amount), 0]
+        case "translate_y":
+            options["translate"] = [0, int(amount)]
+        case "rotate":
+            return TF.rotate(x, amount, interpolation=InterpolationMode.NEAREST)
+        case "posterize":
+            return TF.posterize(x, 8 - round(share * (6 if wide else 4)))
+        case "solarize":
+            return TF.solarize(x, 255 * (1 - share))
+        case "autocontrast" | "equalize":
+            return getattr(TF, name)(x)
+        case "identity":
+            return x
+        case _:
+            return getattr(TF, f"adjust_{name}")(x, 1 + amount)
+    return TF.affine(x, interpolation=InterpolationMode.NEAREST, **options)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name", TABLE)
+def test_an_operation_is_that_of_torchvision(name, wide):
+    x = patches()
+    for bin_, sign in ((0, 1), (9, 1), (9, -1), (17, -1), (30, 1)):
+        amount = torch.full((4,), bin_ / BINS)
+        found = TABLE[name](x, amount, torch.full((4,), sign), wide)
+        assert found.shape == x.shape and found.dtype == torch.uint8
+        expected = theirs(name, x, bin_, sign, wide)
+        close = (found.int() - expected.int()).abs() <= 1
+        # Of two pixels equally near, either may be taken.
+        assert close.float().mean() > 0.97, (bin_, sign)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("policy", ["randaugment", "trivialaugment"])
+def test_every_image_draws_for_itself(policy, channels):
+    x = patches(1, channels).expand(300, -1, -1, -1)
+    found = auto_augment(x, draws(len(x), 3), policy)
+    assert found.shape == x.shape and found.is_contiguous(memory_format=torch.channels_last)
+    assert len({image.numpy().tobytes() for image in found}) > (25 if policy == "randaugment" else 80)
+    assert torch.equal(found, auto_augment(x, draws(len(x), 3), policy))
+    assert not torch.equal(found, auto_augment(x, draws(len(x), 4), policy))
+
+
+@pytest.mark.parametrize("image", [torch.zeros(1, 3, 5, 5), torch.full((1, 1, 5, 5), 255)])
+def test_plain_images_stay_plain(image):
+    x = image.to(torch.uint8)
+    none = torch.zeros(1)
+    for name in ("autocontrast", "equalize"):
+        assert torch.equal(TABLE[name](x, none, none, False), x)
+
+
+def coloured(n: int = 6, channels: int = 3, size=(11, 9)) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (n, channels, *size), dtype=torch.uint8, generator=generator)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", ["brightness", "contrast", "saturation", "sharpness"])
+def test_a_change_is_that_of_torchvision(name, channels):
+    x, factors = coloured(channels=channels), torch.tensor([0.0, 0.3, 0.9, 1.0, 1.37, 1.99])
+    found = getattr(room, name)(x, factors)
+    expected = torch.stack(
+        [getattr(TF, f"adjust_{name}")(image, float(f)) for image, f in zip(x, factors, strict=True)]
+    )
+    assert found.dtype == torch.uint8
+    # A sum in another order may fall on the other side of a whole number.
+    difference = (found.int() - expected.int()).abs()
+    assert difference.max() <= 1 and (difference > 0).float().mean() < 0.03
+
+
+def test_jitter_draws_a_factor_for_each_image_within_the_strength():
+    grey = torch.full((400, 3, 4, 4), 100, dtype=torch.uint8)
+    found = color_jitter(grey, draws(len(grey), 1), 0.4)
+    # Contrast and saturation change nothing in plain grey; each step rounds down.
+    values = found[:, 0, 0, 0].int()
+    assert values.min() in range(57, 64) and values.max() in range(136, 141)
+    assert len(set(values.tolist())) > 50
+    assert torch.equal(found, color_jitter(grey, draws(len(grey), 1), 0.4))
+    same = color_jitter(coloured(), draws(len(coloured())), 0.0)
+    assert (same.int() - coloured().int()).abs().max() <= 1

@@ -132,20 +132,6 @@ def test_a_process_killed_while_making_leaves_nothing_that_is_believed(tmp_path)
     assert not part.exists()
 
 
-def test_being_killed_before_the_rename_keeps_the_old_file(tmp_path, monkeypatch, cached):
-    path = tmp_path / "x.images"
-    cached(path, "k", make)
-
-    def killed(*names):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        cached(path, "other", partial(make, seed=1))
-    monkeypatch.undo()
-    assert cached(path, "k", never).sha256 == raw().sha256
-
-
 def test_a_full_disk_costs_only_the_cache(tmp_path, monkeypatch, caplog, cached):
     def full(descriptor):
         raise OSError(28, "No space left on device")

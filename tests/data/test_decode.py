@@ -80,22 +80,6 @@ def test_a_much_larger_image_is_nearly_what_resizing_at_once_gives(tmp_path, ful
         assert difference.max() <= off
 
 
-def test_reading_at_a_reduced_size_does_not_move_the_picture(tmp_path):
-    # The centre of a lonely bright square, in pixels of the result, against its place in the original.
-    pixels = np.zeros((1000, 1400, 3), np.uint8)
-    pixels[300:420, 900:1020] = 255
-    for suffix in ("png", "jpg"):
-        path = tmp_path / f"x.{suffix}"
-        Image.fromarray(pixels).save(path)
-        weight = decode(str(path), (50, 50), 1)[..., 0].astype(float)
-        rows, columns = np.indices(weight.shape) + 0.5
-        times = factor((1000, 1400), (50, 50), suffix == "jpg")
-        left, top, right, _ = (times * edge for edge in centre((1400 // times, 1000 // times), (50, 50)))
-        scale = (right - left) / 50
-        assert abs((rows * weight).sum() / weight.sum() - (360 - top) / scale) < 0.05
-        assert abs((columns * weight).sum() / weight.sum() - (960 - left) / scale) < 0.05
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("full", [(8, 12), (90, 130)])
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])

@@ -1,31 +1,22 @@
 """Data sets by the package ``datasets``, from Parquet files and folders that the tests write."""
 
 import io
-import os
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import DataError, HuggingFace, image_source
+from cnnpool.data import DataError, HuggingFace
 
-try:
-    import datasets
-except ImportError:
-    datasets = None
-
-needs_datasets = pytest.mark.skipif(
-    datasets is None, reason="needs datasets: pip install 'cnnpool[huggingface]'"
-)
+datasets = pytest.importorskip("datasets", reason="needs pip install 'cnnpool[huggingface]'")
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    if datasets is not None:
-        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-        datasets.disable_progress_bars()
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    datasets.disable_progress_bars()
 
 
 def pixels(seed: int, height: int = 20, width: int = 24) -> np.ndarray:
@@ -60,7 +51,6 @@ def insects(tmp_path):
     return folder
 
 
-@needs_datasets
 def test_images_labels_and_classes_are_those_of_the_files(tmp_path, insects):
     raw = read(tmp_path, insects)
     assert raw.classes == ("ant", "bee", "fly") and raw.train.shape == (3, 20, 24)
@@ -70,19 +60,6 @@ def test_images_labels_and_classes_are_those_of_the_files(tmp_path, insects):
     assert "train (12), validation (3), test (6); images in picture, classes in kind" in raw.notes[0]
 
 
-@needs_datasets
-def test_decoded_images_are_kept_until_the_files_change(tmp_path, insects, monkeypatch):
-    first = read(tmp_path, insects)
-    with monkeypatch.context() as patch:
-        patch.setattr(image_source, "decoded_rows", None)
-        assert read(tmp_path, insects, stream=True).sha256 == first.sha256
-    path = insects / "train-00000-of-00001.parquet"
-    write(path, [i % 3 for i in range(12)], seed=7)
-    os.utime(path, (1, 1))
-    assert read(tmp_path, insects).sha256 != first.sha256
-
-
-@needs_datasets
 def test_one_file_is_cut_into_training_and_test_images(tmp_path):
     path = tmp_path / "all.parquet"
     write(path, [i % 2 * 2 for i in range(20)])
@@ -91,7 +68,6 @@ def test_one_file_is_cut_into_training_and_test_images(tmp_path):
     assert data.build("huggingface", path=str(path), root=str(tmp_path / "d")).counts["test"] == [2, 2]
 
 
-@needs_datasets
 @pytest.mark.parametrize(
     ("kind", "labels", "names"),
     [
@@ -108,7 +84,6 @@ def test_labels_may_be_texts_or_numbers(tmp_path, kind, labels, names):
     assert sorted(found) == sorted(map(str, labels))
 
 
-@needs_datasets
 def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
     for part, count in (("train", 3), ("test", 2)):
         for label, name in enumerate(("ant", "bee")):
@@ -121,21 +96,6 @@ def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
     assert np.array_equal(raw.train.pixels[4].numpy(), pixels(11))
 
 
-@needs_datasets
-def test_a_damaged_image_is_named_by_its_number(tmp_path, insects):
-    path = insects / "train-00000-of-00001.parquet"
-    rows = datasets.Dataset.from_parquet(str(path)).cast_column("picture", datasets.Image(decode=False))
-    images = [*rows["picture"]]
-    images[5] = {"bytes": b"no image", "path": None}
-    features = datasets.Features({"picture": datasets.Image(), "kind": rows.features["kind"]})
-    columns = {"picture": images, "kind": [*rows["kind"]]}
-    datasets.Dataset.from_dict(columns, features=features).to_parquet(path)
-    with pytest.raises(DataError, match=r"image 5 of .*insects \(not an image of BMP"):
-        read(tmp_path, insects)
-    assert len(read(tmp_path, insects, skip_unreadable=True).train) == 11
-
-
-@needs_datasets
 def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
     import pyarrow as arrow
     from pyarrow import parquet
@@ -151,7 +111,6 @@ def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
         read(tmp_path, insects)
 
 
-@needs_datasets
 def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
     for options, said in (
         ({"image": "pictur"}, "data.image must name a column, got pictur: choose from picture, kind"),
@@ -166,7 +125,6 @@ def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
         read(tmp_path, tmp_path / "nothing")
 
 
-@needs_datasets
 def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):
     path = tmp_path / "all.parquet"
     write(path, [i % 3 for i in range(20)], coarse=[i % 2 for i in range(20)])
@@ -177,18 +135,9 @@ def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):
     assert read(tmp_path, path, label="coarse").classes == ("a", "b")
 
 
-@needs_datasets
 def test_test_images_without_labels_are_named(tmp_path, insects):
     path = insects / "test-00000-of-00001.parquet"
     write(path, [-1] * 6)
     with pytest.raises(DataError, match=r"images of the split test have no label: choose others"):
         read(tmp_path, insects)
     assert len(read(tmp_path, insects, test="validation").test) == 3
-
-
-@pytest.mark.skipif(datasets is not None, reason="datasets is installed")
-def test_a_missing_package_is_said_with_its_remedy(tmp_path):
-    with pytest.raises(
-        DataError, match=r"^data=huggingface needs datasets: pip install 'cnnpool\[huggingface\]'$"
-    ):
-        read(tmp_path, "ylecun/mnist")

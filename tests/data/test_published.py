@@ -86,10 +86,7 @@ def test_from_nothing_every_data_set_is_downloaded_unpacked_and_then_needs_no_ne
     for name, shape in SHAPES.items():
         number = 100 if name == "cifar100" else 10
         # CIFAR-10's training images lie in five files.
-        files = (
-            (TEST, 1),
-            (TRAIN // 5, 5) if name == "cifar10" else (TRAIN, 1),
-        )
+        files = ((TEST, 1), (TRAIN // 5, 5) if name == "cifar10" else (TRAIN, 1))
         arrays = []
         for count, times in files:
             images, labels = small_data.images(count, shape, number)
@@ -115,12 +112,6 @@ def test_readers_at_once_share_one_download(served, fetched, tmp_path):
     for each in threads:
         each.join()
     assert len(found) == 3 and len(set(found)) == 1 and len(fetched) == 4
-
-
-def test_a_file_that_was_cut_off_is_fetched_again(served, published, tmp_path):
-    path = packed(published, tmp_path) / f"{small_data.MNIST_FILES[0]}.gz"
-    path.write_bytes(path.read_bytes()[:100])
-    assert len(source("mnist", tmp_path).read().train) == TRAIN
 
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "cifar10"])
@@ -188,26 +179,6 @@ def test_missing_files_are_named_and_nothing_is_fetched_or_made(served, fetched,
             ):
                 source(name, tmp_path / "new", download=False).read()
     assert not fetched and not (tmp_path / "new").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_a_line_unless_the_files_are_unpacked(
-    served, published, tmp_path, monkeypatch
-):
-    def refused(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    packed(published, tmp_path)
-    # The superuser may write anywhere.
-    with monkeypatch.context() as patch:
-        patch.setattr(room, "FileLock", refused)
-        for download, word in ((False, "unpack"), (True, "download")):
-            with pytest.raises(
-                DataError, match=rf"cannot {word} MNIST .*Permission denied.*data.root=FOLDER"
-            ):
-                source("mnist", tmp_path, download=download).read()
-    expected = source("mnist", tmp_path, download=False).read().sha256
-    monkeypatch.setattr(room, "FileLock", refused)
-    assert source("mnist", tmp_path).read().sha256 == expected
 
 
 @pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b[:9]])

@@ -1,11 +1,17 @@
+import threading
+import time
+from itertools import islice
+from threading import Barrier, Lock
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.data import DataError, Split
+from cnnpool.data import DataError
 from cnnpool.data.rows import File, InMemory, Stored, sums_of
+from cnnpool.data.threads import Budget, in_threads
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (40, 5, 3, 2), np.uint8)
@@ -49,15 +55,6 @@ def test_sums_of_the_largest_image_do_not_overflow():
     assert sums_of(white)[1].tolist() == [8192 * 9 * 255**2] * 3
 
 
-def test_a_part_and_no_rows_at_all_are_rows(on_disk):
-    for rows in (on_disk, InMemory(torch.from_numpy(PIXELS))):
-        part = rows.take(slice(2, 5))
-        assert np.array_equal(part.whole().numpy(), PIXELS[2:5])
-        assert part.sums().tolist() == sum(sums_of(image) for image in PIXELS[2:5]).tolist()
-        empty = rows.take(slice(0, 0))
-        assert empty.whole().shape == (0, 5, 3, 2) and empty.nbytes == 0 and not list(empty.chunks())[1:]
-
-
 def test_a_file_that_became_shorter_is_named_and_one_whose_name_is_gone_stays_readable(tmp_path):
     rows, other = stored(tmp_path / "x"), stored(tmp_path / "y")
     (tmp_path / "x").write_bytes(b"short")
@@ -67,6 +64,61 @@ def test_a_file_that_became_shorter_is_named_and_one_whose_name_is_gone_stays_re
     assert np.array_equal(other.whole().numpy(), PIXELS)
 
 
-def test_labels_must_be_as_many_as_rows(on_disk):
-    with pytest.raises(ValueError, match="40 images need as many int64 labels"):
-        Split(on_disk, torch.zeros(39, dtype=torch.int64))
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("cnnpool-data")]
+
+
+@settings(max_examples=40)
+@given(costs=st.lists(st.integers(0, 30), max_size=60), total=st.integers(1, 40), workers=st.integers(1, 8))
+def test_results_come_in_order_and_work_stays_within_the_budget(costs, total, workers):
+    lock, budget, now, peaks = Lock(), Budget(total), [], []
+
+    def work(item):
+        with budget.taken(costs[item]):
+            with lock:
+                now.append(costs[item])
+                peaks.append((len(now), sum(now)))
+            with lock:
+                now.remove(costs[item])
+        return item
+
+    assert list(in_threads(work, range(len(costs)), ahead=9, workers=workers)) == list(range(len(costs)))
+    assert all(count == 1 or cost <= total for count, cost in peaks)
+    assert all(count <= workers for count, _ in peaks) and not threads()
+
+
+def test_items_that_have_room_run_at_once():
+    together, budget = Barrier(4), Budget(4)
+
+    def work(item):
+        with budget.taken(1):
+            return together.wait(30)
+
+    assert sorted(in_threads(work, range(4), ahead=4, workers=4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_no_more_than_so_many_are_made_before_they_are_asked_for(ahead):
+    made = []
+    results = in_threads(made.append, range(100), ahead=ahead, workers=1)
+    assert not made
+    for used in range(1, 10):
+        next(results)
+        time.sleep(0.02)
+        assert used <= len(made) <= used + ahead
+    results.close()
+    assert len(made) <= 9 + ahead and not threads()
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_an_error_comes_where_its_item_is_due(ahead):
+    def make(step):
+        if step == 2:
+            raise OSError("no disk")
+        return step
+
+    results = in_threads(make, range(5), ahead=ahead, workers=1)
+    assert list(islice(results, 2)) == [0, 1]
+    with pytest.raises(OSError, match="no disk"):
+        next(results)
+    assert not threads()

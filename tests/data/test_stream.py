@@ -53,7 +53,8 @@ def same(first, second) -> bool:
 
 
 def test_streamed_images_give_the_bits_of_those_in_memory(root):
-    options = {"crop": 2, "shift": 1, "flip": True}
+    options = {"crop": 2, "shift": 1, "flip": True, "limit": 6}
+    state = torch.get_rng_state()
     expected, streamed = build(root, False, **options), build(root, True, **options)
     # Twice, for the second time the file and what is remembered of it are there.
     for found in (streamed, build(root, True, **options)):
@@ -69,13 +70,7 @@ def test_streamed_images_give_the_bits_of_those_in_memory(root):
     for split in ("train", "val", "test"):
         own, other = (sample(each, getattr(each, split)) for each in (expected, streamed))
         assert same(own, other)
-
-
-def test_limit_and_identity_are_those_in_memory(root):
-    expected, streamed = (build(root, each, limit=6) for each in (False, True))
-    assert len(streamed.train) == 6 and streamed.sha256 == expected.sha256
-    assert torch.equal(streamed.train.images, expected.train.images)
-    assert (streamed.mean, streamed.std) == (expected.mean, expected.std)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3])
@@ -93,15 +88,6 @@ def test_a_streamed_run_resumed_after_any_batch_sees_exactly_the_rest(tmp_path, 
     rest = list(second)
     assert len(rest) == len(expected) - stop
     assert all(same(own, other) for own, other in zip(rest, expected[stop:], strict=True))
-
-
-def test_unreadable_images_are_left_out_of_a_file_as_of_memory(tmp_path):
-    root = fill(tmp_path / "images")
-    for path in (root / "train" / "ant" / "0.jpg", root / "test" / "bee" / "8.jpg"):
-        path.write_bytes(path.read_bytes()[:100])
-    memory, file = (build(root, stream, skip_unreadable=True) for stream in (False, True))
-    assert memory.sha256 == file.sha256 and len(memory.skipped) == len(file.skipped) == 2
-    assert same(epochs(memory.train_loader()), epochs(file.train_loader()))
 
 
 def read(root, **options):
@@ -147,23 +133,6 @@ def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path)
     (root / "train" / "ant" / "9.jpg").write_bytes((root / "train" / "ant" / "8.jpg").read_bytes())
     assert build(root, True).sha256 != dataset.sha256
     assert same(epochs(dataset.train_loader()), expected)
-
-
-def test_reading_leaves_the_global_generator_alone(tmp_path):
-    dataset = build(fill(tmp_path / "images"), True, flip=True)
-    state = torch.get_rng_state()
-    list(dataset.train_loader())
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path):
-    dataset = build(fill(tmp_path / "images"), True, flip=True)
-    for keep in (True, False):
-        batches = dataset.train_loader()
-        batches.dataset.move(torch.device("meta"), images=keep)
-        for images, labels in batches:
-            assert images.device.type == labels.device.type == "meta"
-            assert images.shape == (4, 3, 8, 8) and images.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

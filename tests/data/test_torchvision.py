@@ -58,22 +58,6 @@ def save(path, array):
     return array
 
 
-def signs(root, size=(30, 34)):
-    """Write GTSRB: training images by folder, and test images with a table of theirs."""
-    base = root / "gtsrb"
-    folders = [base / "GTSRB" / "Training" / f"{label:05d}" for label in range(3)]
-    train = [
-        [save(folder / f"{i}.ppm", noise(*size, 3, seed=8 * label + i)) for i in range(4)]
-        for label, folder in enumerate(folders)
-    ]
-    rows = ["Filename;Width;ClassId"]
-    for i in range(3):
-        save(base / "GTSRB" / "Final_Test" / "Images" / f"{i}.ppm", noise(*size, 3, seed=100 + i))
-        rows.append(f"{i}.ppm;9;{2 - i}")
-    (base / "GT-final_test.csv").write_text("\n".join(rows))
-    return train
-
-
 def test_images_and_labels_of_svhn_are_those_of_its_files(tmp_path, monkeypatch):
     written = mat_files(tmp_path, monkeypatch)
     raw = read(tmp_path, "SVHN")
@@ -83,20 +67,6 @@ def test_images_and_labels_of_svhn_are_those_of_its_files(tmp_path, monkeypatch)
         assert split.labels.tolist() == labels.tolist()
     assert raw.classes == tuple("0123456789") and raw.val is None
     assert raw.notes[0] == f"SVHN of torchvision, in {tmp_path}"
-
-
-def test_decoded_images_are_kept_until_a_file_changes(tmp_path, monkeypatch):
-    mat_files(tmp_path, monkeypatch)
-    first = read(tmp_path, "SVHN")
-    with monkeypatch.context() as patch:
-        patch.setattr(image_source, "decoded_rows", None)
-        patch.setattr(torchvision.datasets, "SVHN", None)
-        assert read(tmp_path, "SVHN").sha256 == first.sha256
-    path = tmp_path / "train_32x32.mat"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(DataError, match="not found or corrupted"):
-        read(tmp_path, "SVHN")
 
 
 def test_letters_of_emnist_are_grey_and_have_no_class_for_nothing(tmp_path):
@@ -126,34 +96,6 @@ def test_validation_images_that_are_published_are_taken_whole(tmp_path):
     assert {part: len(split) for part, split in raw.splits.items()} == {"train": 4, "val": 6, "test": 8}
     assert raw.val.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert np.array_equal(raw.val.pixels[2].numpy(), noise(20, 24, 3, seed=2))
-
-
-def test_images_that_torchvision_decodes_itself_are_taken_as_they_are(tmp_path):
-    written = signs(tmp_path)
-    raw = read(tmp_path, "GTSRB")
-    assert np.array_equal(raw.train.pixels.numpy(), np.concatenate(written))
-    assert raw.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert raw.test.labels.tolist() == [2, 1, 0] and raw.classes == ("0", "1", "2")
-
-
-def test_a_damaged_image_is_named_or_left_out(tmp_path):
-    signs(tmp_path)
-    (tmp_path / "gtsrb" / "GTSRB" / "Training" / "00001" / "2.ppm").write_bytes(b"P6\n30")
-    with pytest.raises(DataError, match=r"cannot decode .*image 6 of GTSRB"):
-        read(tmp_path, "GTSRB")
-    raw = read(tmp_path, "GTSRB", skip_unreadable=True)
-    assert raw.train.labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4 and list(raw.skipped) == [
-        "image 6 of GTSRB"
-    ]
-
-
-def test_test_images_are_cut_off_where_none_are_published(tmp_path):
-    for name in ("Forest", "River"):
-        for i in range(10):
-            save(tmp_path / "eurosat" / "2750" / name / f"{i}.png", noise(64, 64, 3, seed=i))
-    raw = read(tmp_path, "EuroSAT", test_size=0.3)
-    assert raw.test.labels.bincount().tolist() == [3, 3] and raw.train.labels.bincount().tolist() == [7, 7]
-    assert raw.classes == ("Forest", "River") and "data.test_size" in raw.notes[-1]
 
 
 def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch):

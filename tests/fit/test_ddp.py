@@ -130,21 +130,3 @@ def test_a_batch_is_divided_among_devices(runs):
     assert quarter.batch_size == 8 and len(quarter) == 2 * len(dataset.train_loader())
     with pytest.raises(ValueError, match=r"data.batch_size=64 must be a multiple of .* here 3 x 1"):
         dataset.train_loader(shard=(0, 3))
-
-
-def test_the_shares_of_a_step_are_the_batch_of_one_process():
-    from cnnpool import data
-
-    dataset = data.build("digits", seed=0, limit=256, batch_size=64)
-    whole = dataset.train_loader()
-    halves = [dataset.train_loader(shard=(rank, 2)) for rank in (0, 1)]
-    for batch, *shares in zip(whole, *halves, strict=True):
-        together = torch.cat([images for images, _ in shares]).flatten(1)
-        assert sorted(together.tolist()) == sorted(batch[0].flatten(1).tolist())
-
-
-def test_other_strategies_are_no_choice():
-    from cnnpool import registry
-
-    with pytest.raises(ValueError, match="strategy must be one of auto, ddp, got 'ddp_spawn'"):
-        registry.check(Recipe, "fit", {"strategy": "ddp_spawn"})

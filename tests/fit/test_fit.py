@@ -1,5 +1,4 @@
 import json
-import math
 import re
 
 import pytest
@@ -136,25 +135,6 @@ def test_checkpoints_hold_the_final_weights(finished):
     assert (out / "checkpoints" / "best.ckpt").exists()
 
 
-@pytest.mark.parametrize("limit", [256, 50])
-def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(runs, tmp_path, limit):
-    options = {"limit": limit, "optimizer": "sgd", "precision": "32-true", "probes": {}, "epochs": 1}
-    options |= {"model": {"name": "allconv", "width": 3, "norm": False}, "log_every_steps": 1}
-    nets, losses = [], []
-    for pieces in (1, 2, 4):
-        out = tmp_path / str(pieces)
-        results, net = runs.run(out, accumulate=pieces, **options)
-        # Of 50 images, which are one batch, those are left out that four parts of equal size leave.
-        assert results.steps == max(limit // 64, 1) and results.epochs == 1
-        nets.append(net)
-        losses.append([line["train/loss"] for line in runs.metrics(out) if "train/loss" in line])
-    if limit == 256:
-        for net, loss in zip(nets[1:], losses[1:], strict=True):
-            assert loss == pytest.approx(losses[0], rel=1e-5)
-            for part, whole in zip(net.parameters(), nets[0].parameters(), strict=True):
-                torch.testing.assert_close(part, whole, rtol=1e-4, atol=1e-6)
-
-
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path):
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step \d+ .*fit.lr"):
         runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0)
@@ -164,13 +144,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_pa
 def test_max_steps_stops_within_an_epoch(runs, tmp_path):
     results, _ = runs.run(tmp_path, epochs=5, max_steps=6, probes={})
     assert results.steps == 6 and results.epochs == 2
-
-
-def test_bf16_and_accumulation_train(runs, tmp_path):
-    results, net = runs.run(tmp_path, precision="bf16-mixed", accumulate=2, epochs=1)
-    assert results.precision == "bf16-mixed"
-    assert all(p.dtype == torch.float32 for p in net.parameters())
-    assert math.isfinite(results.measured["test"]["loss"])
 
 
 def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):

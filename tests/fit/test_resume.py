@@ -73,11 +73,7 @@ def assert_equal(runs, one, other, *nets):
 
 @pytest.mark.parametrize(
     ("recipe", "step", "minutes", "saved"),
-    [
-        ("one_cycle", 13, 10.0, 8),
-        ("augmented", 11, 0.0, 11),
-        ("sgd", 22, 0.0, 22),
-    ],
+    [("one_cycle", 13, 10.0, 8), ("augmented", 11, 0.0, 11), ("sgd", 22, 0.0, 22)],
 )
 def test_a_run_cut_within_an_epoch_goes_on_to_the_same_bits(
     runs, whole, tmp_path, monkeypatch, recipe, step, minutes, saved
@@ -101,25 +97,6 @@ def test_a_run_cut_between_epochs_or_before_its_test_goes_on_to_the_same_bits(
         runs.run(tmp_path, **EVERY)
     assert not (tmp_path / "results.json").exists()
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
-
-
-def test_a_run_cut_twice_while_it_wrote_goes_on_to_the_same_bits(runs, whole, tmp_path, monkeypatch):
-    out, net = whole("one_cycle")
-    options = EVERY | {"checkpoint_every_minutes": 0.0}
-    kept, count = SafeCheckpointIO.save_checkpoint, [0]
-
-    def torn(self, checkpoint, path, storage_options=None):
-        count[0] += 1
-        if count[0] in (7, 15):
-            path.with_name(f".{path.name}.part").write_bytes(b"half of a checkpoint")
-            power_cut()
-        kept(self, checkpoint, path, storage_options)
-
-    monkeypatch.setattr(SafeCheckpointIO, "save_checkpoint", torn)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="power cut"):
-            runs.run(tmp_path, **options)
-    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **options)[1])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """The one reader of files that anybody may have put below a folder of runs."""
 
+import json
 import os
+import time
 
 import pytest
 
+from cnnpool.run_folder import status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_bytes, read_json, read_yaml
 
@@ -66,3 +69,28 @@ def test_yaml_is_plain_and_has_no_aliases(tmp_path, content):
     assert "\n" not in str(caught.value)
     (tmp_path / "a.yaml").write_text("pool: {name: lp, p: .inf}")
     assert read_yaml(tmp_path / "a.yaml") == {"pool": {"name": "lp", "p": float("inf")}}
+
+
+def test_what_is_written_is_read(tmp_path):
+    assert status.read(tmp_path) is None
+    before = time.time()
+    status.write(tmp_path, "failed", "the loss became nan", 1)
+    found = status.read(tmp_path)
+    assert (found.state, found.error, found.status) == ("failed", "the loss became nan", 1)
+    assert found.pid == os.getpid()
+    assert before <= found.time <= time.time()
+    assert os.listdir(tmp_path) == ["status.json"]
+
+
+def test_a_status_of_an_earlier_version_is_read(tmp_path):
+    (tmp_path / "status.json").write_text('{"state": "failed", "error": "why", "host": "a"}')
+    assert status.read(tmp_path) == status.Status("failed", "why")
+
+
+def test_damage_is_one_line_that_names_file_and_field(tmp_path):
+    content = {"state": "done", "error": None, "status": 0, "pid": 1, "time": 2.5}
+    for field, value in {"state": "gone", "error": 1, "status": "0", "time": "now", "machine": 1}.items():
+        (tmp_path / "status.json").write_text(json.dumps(content | {field: value}))
+        with pytest.raises(DamagedError, match=rf"status\.json is damaged: {field}: ") as caught:
+            status.read(tmp_path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 300

@@ -19,6 +19,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 SHOWN = [command for page in PAGES for command in commands(page)]
 TRAINING = [c for c in SHOWN if not c.program and c.words[:2] == ["cnnpool", "train"]]
 PROGRAMS = [command for command in SHOWN if command.program]
+assert len(TRAINING) > 20 < len(SHOWN) - len(TRAINING) and len(PROGRAMS) > 3
 
 
 def name(command):
@@ -79,46 +80,3 @@ def test_a_documented_program_runs(command, tmp_path, monkeypatch):
     module = ModuleType("a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(command.text, name(command), "exec"), vars(module))
-
-
-def page(tmp_path, text):
-    (tmp_path / "page.md").write_text(text)
-    return commands(tmp_path / "page.md")
-
-
-def test_commands_are_found_with_their_lines_and_without_their_comments(tmp_path):
-    found = page(
-        tmp_path,
-        "# A page\n"
-        "```\n"
-        "cnnpool train pool=max   # one run\n"
-        "\n"
-        ".venv/bin/cnnpool train -m pool=max,avg \\\n"
-        "    seed=0,1,2,3\n"
-        "```\n"
-        "`cnnpool no block` and\n"
-        "```console\n"
-        "$ cnnpool explain max\n"
-        "1 2 3\n"
-        "```\n"
-        "```yaml\n"
-        "pool: max\n"
-        "```\n"
-        "```\n"
-        "accuracy  0.99\n"
-        "```\n"
-        "```python\n"
-        "import cnnpool\n"
-        "print(1)\n"
-        "```\n",
-    )
-    assert [(c.line, c.program) for c in found] == [(3, False), (5, False), (10, False), (20, True)]
-    assert found[0].words == ["cnnpool", "train", "pool=max"]
-    assert found[1].words == ["cnnpool", "train", "-m", "pool=max,avg", "seed=0,1,2,3"]
-    assert found[2].text == "cnnpool explain max"
-    assert found[3].text == "import cnnpool\nprint(1)"
-
-
-def test_a_misspelt_program_is_named_with_its_line(tmp_path):
-    with pytest.raises(ValueError, match=r"page.md:3: 'cnpool' is not one of cnnpool,"):
-        page(tmp_path, "```\ncnnpool explain max\ncnpool explain avg\n```\n")

@@ -2,8 +2,6 @@
 
 import hashlib
 import re
-import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -61,18 +59,6 @@ def test_source_archive_carries_what_a_checkout_needs_and_no_results(tmp_path):
     assert {"conf/pool/strided.yaml", "tests/setup/test_package.py", "pyproject.toml", "README.md"} <= names
     assert not [name for name in names if name.startswith(("data/", ".venv", "uv.lock"))]
     assert [name for name in names if name.startswith("outputs")] == ["outputs/README.md"]
-
-
-@pytest.mark.slow
-def test_a_type_checker_knows_every_name_of_the_package_and_no_other(tmp_path):
-    pytest.importorskip("mypy")
-    names = [name for name in cnnpool.__all__ if not name.startswith("_")]
-    program = tmp_path / "program.py"
-    program.write_text("\n".join(["import cnnpool", *(f"cnnpool.{name}" for name in names), "cnnpool.swop"]))
-    command = [sys.executable, "-m", "mypy", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    faults = [line for line in done.stdout.splitlines() if "error:" in line]
-    assert len(faults) == 1 and 'Module has no attribute "swop"' in faults[0], done.stdout + done.stderr
 
 
 def test_version_is_the_same_in_package_and_project():

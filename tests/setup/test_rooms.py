@@ -16,17 +16,7 @@ ROOMS = {
     "pool": {"torch", "numba", "triton", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
-    "data": {
-        "torch",
-        "torchvision",
-        "datasets",
-        "numpy",
-        "PIL",
-        "filelock",
-        SYSTEM,
-        TABLES,
-        *SCHEMA,
-    },
+    "data": {"torch", "torchvision", "datasets", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
     "probe": {"torch", "PIL", "cnnpool.pool.max", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "torchvision", "lightning", "torchmetrics", "tensorboard", "matplotlib", "PIL"),
@@ -56,9 +46,7 @@ ROOMS = {
         "cnnpool.system.hardware",
     },
     "choices": set(),
-    "network": {
-        *("torch", "cnnpool.choices", "cnnpool.published", "cnnpool.registry", RUN_FOLDER, *LAYERS),
-    },
+    "network": {*("torch", "cnnpool.choices", "cnnpool.published", "cnnpool.registry", RUN_FOLDER, *LAYERS)},
     "training": {
         *("torch", "yaml", "cnnpool.choices", "cnnpool.fit", "cnnpool.loggers", "cnnpool.network"),
         *("cnnpool.published", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),

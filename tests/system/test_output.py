@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from cnnpool import cli
-from cnnpool.report import runs
 from cnnpool.system.output import LONGEST, shortened, visible
 
 CNNPOOL = f"{sys.executable} -m cnnpool"
@@ -112,19 +111,6 @@ def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(tmp_path):
     for command in ("compare locked", "train out=locked/x"):
         status, err = shell(f"{without}{CNNPOOL} {command}", tmp_path)
         assert status == 2 and "Permission denied" in err and err.count("\n") == 1, err
-
-
-def test_a_folder_within_that_may_not_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):
-    walk = os.walk
-
-    def refuse(root, onerror):
-        onerror(PermissionError(13, "Permission denied", f"{root}/locked"))
-        return walk(root)
-
-    monkeypatch.setattr(runs.os, "walk", refuse)
-    with pytest.raises(ValueError, match="no run found"):
-        runs.find([tmp_path])
-    assert caplog.messages == [f"{tmp_path}/locked is left out: Permission denied"]
 
 
 def test_a_full_disk_is_no_mistake_of_the_users():

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cnnpool.system import progress as module
-from cnnpool.system.progress import Progress, duration, loading, make_way
+from cnnpool.system.progress import Progress, duration, make_way
 
 
 @pytest.fixture(autouse=True)
@@ -96,25 +96,6 @@ def test_a_terminal_gets_one_bar_that_makes_way_and_is_wiped(caplog, capsys, ter
         wait_for(lambda: has("drawing pictures"))
     text = "".join(seen) + capsys.readouterr().err
     assert "\n" not in text and text.rpartition("\r")[2].strip() == "" and not module._drawn
-    assert not caplog.records
-
-
-def test_imports_are_announced_on_a_terminal_alone(capsys, monkeypatch):
-    with loading("torch"):
-        time.sleep(0.2)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
-    said = []
-    with loading("torch"):
-        wait_for(lambda: said.append(capsys.readouterr().err) or "loading torch" in "".join(said))
-
-
-def test_only_the_first_process_of_a_training_speaks(caplog, monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    caplog.set_level(logging.INFO)
-    with Progress("decoding", 3) as progress:
-        progress.step()
-        time.sleep(0.1)
     assert not caplog.records
 
 

@@ -1,6 +1,5 @@
 """Flags and keys of the commands do what their sentences say: train, launch, log, probe, compare, choose."""
 
-import csv
 import re
 from functools import partial
 
@@ -10,7 +9,7 @@ from lightning.pytorch.loggers import Logger
 from PIL import Image
 from proofs import ELSEWHERE, proves
 from shelf import Shelf
-from short_runs import STILL, records, results_of
+from short_runs import STILL, results_of
 from short_studies import Bench, shared_jobs_of
 
 from cnnpool.choose.drive import Driver
@@ -42,6 +41,7 @@ ELSEWHERE |= {
     ),
     "compare --margin": "report/test_foreign.py::"
     "test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power",
+    "log.csv": "fit/test_loggers.py::test_csv_holds_every_scalar_and_changes_no_bit",
     "train --cfg": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
     "train --package": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
     "train --resolve": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
@@ -203,15 +203,6 @@ def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, comman
     assert command("train", *ONE, f"log={name}", f"log.{key}=mine", "hydra.run.dir=run") == 0
     (opened,) = service.opened
     assert "mine" in (opened.options.get(key), *opened.args[:1]) and "train/loss" in opened.tags
-
-
-@proves("log.csv")
-def test_a_table_is_logged_beside_the_runs_own_record(command, in_a_folder):
-    assert command("train", *ONE, "log=csv", "hydra.run.dir=run") == 0
-    with (in_a_folder / "run" / "csv" / "metrics.csv").open(newline="") as file:
-        rows = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
-    lines = records(in_a_folder / "run")
-    assert rows == [line["train/loss"] for line in lines if "train/loss" in line] and len(rows) == 1
 
 
 # Probe.

@@ -14,7 +14,6 @@ import cnnpool
 from cnnpool import cli, probe
 from cnnpool.fit.probe_batch import sample
 
-EXACT = ("gaussian_blur", "jpeg")
 ASKED = {
     "gradient": {"samples": 7, "epsilon": 0.2},
     "noise": {"samples": 5},
@@ -138,6 +137,19 @@ def assert_same(one, other):
         assert same or value == pytest.approx(other[path], rel=1e-3, abs=1e-5), path
 
 
+# Their own meaning is that of tests/probe.
+KEYS = {
+    "invariance": ("presets", "max_shift_px", "worst_px", "seed"),
+    "adversarial": ("max_shift_px", "per_px"),
+    "corruptions": ("samples", "names", "severities", "seed"),
+    "all_shifts": ("samples",),
+    "diagonal": ("steps",),
+    "heat_map": ("radius_px",),
+    "sensitivity": ("radius_px",),
+}
+
+
+@proves(*(f"probe.{name}.{key}" for name, keys in KEYS.items() for key in keys))
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "cost"])
 def test_a_training_measures_with_the_options_that_it_was_given(name, run, measured):
     section = results_of(run)[probe.PROBES[name].section]
@@ -150,19 +162,14 @@ def test_a_training_measures_with_the_options_that_it_was_given(name, run, measu
         )
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ASKED if name not in ("invariance", "cost", "corruptions", "all_shifts")]
-)
-@proves(*(f"probe.{name}.samples" for name in ASKED if name not in ("invariance", "cost")))
+FIRST = sorted(ASKED.keys() - {"invariance", "cost", "corruptions", "all_shifts"})
+
+
+@pytest.mark.parametrize("name", FIRST)
+@proves(*(f"probe.{name}.samples" for name in FIRST))
 def test_a_probe_looks_at_the_first_samples_images(name, measured):
     options = ASKED[name] | {"samples": 10}
     assert_same(measured(name, **options), measured(name, most=10, **options | {"samples": 100}))
-
-
-@pytest.mark.parametrize("name", ["corruptions", "all_shifts"])
-def test_a_share_is_that_of_the_first_samples_images(name, measured):
-    options = ASKED[name] | {"samples": 3}
-    assert_same(measured(name, **options), measured(name, most=3, **options | {"samples": 100}))
 
 
 @proves(*(f"probe.invariance.{key}" for key in PARTS))
@@ -190,131 +197,6 @@ def test_epsilon_times_the_largest_gradient_bounds_what_is_small(measured, netwo
         small = (gradient <= epsilon * gradient.amax(1, keepdim=True)).double().mean()
         assert found["small_fraction"] == pytest.approx(float(small), rel=1e-3)
     assert found["small_fraction"] == 1.0 > found["zero_fraction"]
-
-
-@proves("probe.invariance.presets")
-def test_presets_are_those_measured_and_the_first_gives_consistency_given_correct(run, measured):
-    found = results_of(run)["invariance"]
-    assert list(found["consistency"]) == ["zhang_cifar", "aps_cifar"]
-    assert list(found["skipped"]) == ["zhang_imagenet"]
-    turned = measured("invariance", **ASKED["invariance"] | {"presets": ["aps_cifar", "zhang_cifar"]})
-    for result, first in ((found, "zhang_cifar"), (turned, "aps_cifar")):
-        assert result["consistency_given_correct"] == result["presets"][first]["given_correct"]
-    assert_same(turned["consistency"], found["consistency"])
-
-
-@proves("probe.invariance.max_shift_px")
-def test_shifts_of_invariance_go_as_far_as_asked(measured):
-    far, near = (measured("invariance", **SHORT | {"max_shift_px": px}) for px in (3, 1))
-    for found, most in ((far, 3), (near, 1)):
-        assert list(found["accuracy_by_shift"]) == [str(px) for px in range(most + 1)]
-        for stage in found["stages"].values():
-            assert list(stage["relative_change"]) == [str(px) for px in range(1, most + 1)]
-        assert {len(found["accuracy_over_shifts"]), *map(len, found["accuracy_over_shifts"])} == {
-            2 * most + 1
-        }
-    middle = [row[2:5] for row in far["accuracy_over_shifts"][2:5]]
-    assert middle == near["accuracy_over_shifts"]
-
-
-@proves("probe.invariance.worst_px")
-def test_worst_and_mean_accuracy_are_over_the_square_of_worst_px(measured, network, batch):
-    images, labels, *_ = batch.first(9)
-    with torch.no_grad():
-        right = {
-            (down, across): network.eval()(images.roll((down, across), (2, 3))).argmax(1) == labels
-            for down in range(-2, 3)
-            for across in range(-2, 3)
-        }
-    for worst in (0, 1, 2):
-        square = [each for way, each in right.items() if max(map(abs, way)) <= worst]
-        found = measured("invariance", **SHORT | {"worst_px": worst})
-        assert found["worst_shift_accuracy"] == float(torch.stack(square).all(0).double().mean())
-        assert found["mean_shift_accuracy"] == pytest.approx(float(torch.stack(square).double().mean()))
-
-
-@proves("probe.invariance.seed")
-def test_the_seed_of_invariance_draws_shifts_where_not_all_are_taken(measured):
-    first, again, other = (
-        measured("invariance", **ASKED["invariance"] | {"samples": 60, "seed": seed})["consistency"]
-        for seed in (0, 0, 1)
-    )
-    assert first == again and first["zhang_cifar"] != other["zhang_cifar"]
-    assert first["aps_cifar"] == other["aps_cifar"]
-
-
-@proves("probe.adversarial.max_shift_px", "probe.adversarial.per_px")
-def test_the_adversarial_grid_reaches_so_far_in_so_many_steps(measured, network, batch):
-    images, labels, *_ = batch.first(30)
-    seen = []
-    hook = network.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
-    for reach, per_px in ((0, 2), (1, 1), (2, 1), (1, 3)):
-        seen.clear()
-        found = measured("adversarial", samples=30, max_shift_px=reach, per_px=per_px)
-        assert seen == [30] * (2 * reach * per_px + 1) ** 2
-        span = range(-reach, reach + 1)
-        with torch.no_grad():
-            moved = [
-                network.eval()(images.roll((i, j), (2, 3))).argmax(1) == labels for i in span for j in span
-            ]
-        whole = torch.stack(moved)
-        assert found["whole_px_accuracy"] == float(whole.all(0).double().mean())
-        assert per_px > 1 or found["mean_accuracy"] == pytest.approx(float(whole.double().mean()))
-    hook.remove()
-
-
-@proves("probe.corruptions.names", "probe.corruptions.severities", "probe.corruptions.seed")
-def test_corruptions_are_those_of_the_names_severities_and_seed(measured):
-    some = {"samples": 120, "names": ["impulse_noise", *EXACT], "severities": [2, 5]}
-    found, *others = (measured("corruptions", **some, seed=seed) for seed in range(4))
-    assert list(found["by_corruption"]) == some["names"] and list(found["by_severity"]) == ["2", "5"]
-    for by in ("by_corruption", "by_severity"):
-        assert found["accuracy"] == pytest.approx(sum(found[by].values()) / len(found[by]))
-    for name in some["names"]:
-        alone = measured("corruptions", **some | {"names": [name]})
-        assert alone["accuracy"] == pytest.approx(found["by_corruption"][name])
-    for severity in some["severities"]:
-        alone = measured("corruptions", **some | {"severities": [severity]})
-        assert alone["accuracy"] == pytest.approx(found["by_severity"][str(severity)])
-    assert found["by_severity"]["5"] < found["by_severity"]["2"]
-    seen = {name: {one["by_corruption"][name] for one in (found, *others)} for name in some["names"]}
-    assert {name for name, values in seen.items() if len(values) > 1} == {"impulse_noise"}
-    assert_same(found, measured("corruptions", **some))
-
-
-@proves("probe.diagonal.steps")
-def test_a_diagonal_is_walked_in_so_many_steps_around_the_centre(measured, network, batch):
-    images, _, black, *_ = batch.first(6)
-    height, width = images.shape[2:]
-
-    def moved(px):
-        canvas = black[:, None, None].expand_as(images).clone()
-        down, up = max(px, 0), max(-px, 0)
-        canvas[..., down : height - up, down : width - up] = images[
-            ..., up : height - down, up : width - down
-        ]
-        return canvas
-
-    for steps, places in ((1, (0, 1)), (4, (-2, -1, 0, 1, 2))):
-        with torch.no_grad():
-            shares = torch.stack([network.eval()(moved(px)).softmax(1) for px in places])
-        top = shares.argmax(2)
-        change = (shares[:-1] - shares[1:]).gather(2, top[:-1, :, None]).abs().mean()
-        found = measured("diagonal", samples=6, steps=steps)
-        assert found["top1_change"] == pytest.approx(float((top[:-1] != top[1:]).double().mean()))
-        assert found["confidence_change"] == pytest.approx(float(change), rel=1e-3)
-
-
-@proves("probe.heat_map.radius_px", "probe.sensitivity.radius_px")
-@pytest.mark.parametrize("name", ["heat_map", "sensitivity"])
-def test_a_map_reaches_radius_px_each_way(name, measured):
-    def maps(radius):
-        found = measured(name, samples=4, radius_px=radius)
-        return [stage["map"] for stage in found["stages"].values()] if "stages" in found else [found["map"]]
-
-    for small, large in zip(maps(1), maps(3), strict=True):
-        assert {len(large), *map(len, large)} == {7}
-        assert_same(small, [row[2:5] for row in large[2:5]])
 
 
 class Watched(nn.Module):

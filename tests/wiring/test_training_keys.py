@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -195,19 +193,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(run, capfd, words, message):
     run(*words, status=2)
     (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert message in line
-
-
-@pytest.mark.slow
-def test_a_plain_run_loads_no_way_to_run_jobs_elsewhere(in_a_folder):
-    code = (
-        "import sys\nfrom cnnpool import cli\ntry: cli.main(sys.argv[1:])\nexcept SystemExit: pass\n"
-        "print(sorted(name for name in sys.modules if name.startswith('cnnpool.launch.run')))"
-    )
-    words = ["train", *STILL, "fit.max_steps=1"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "['cnnpool.launch.run_here', 'cnnpool.launch.run_job']", (
-        done.stderr
-    )
 
 
 @proves("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
