@@ -76,11 +76,10 @@ def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
     for number, level in enumerate(found):
         level.scale = recipe.layer_decay ** (last - number)
         level.trained = number >= recipe.freeze
-        for p in (p for module in level.modules for p in module.parameters(recurse=False)):
-            p.requires_grad_(level.trained)
-        if recipe.freeze_norm:
-            for p in (p for m in level.modules if isinstance(m, BATCH_NORM) for p in m.parameters()):
-                p.requires_grad_(False)
+        for module in level.modules:
+            frozen = recipe.freeze_norm and isinstance(module, BATCH_NORM)
+            for p in module.parameters(recurse=False):
+                p.requires_grad_(level.trained and not frozen)
     found[-1].scale = recipe.head_rate
     return found
 

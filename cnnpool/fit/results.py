@@ -68,8 +68,8 @@ def conclude(
     assert results.steps is not None and results.epochs is not None
     # Probes read at the end of the last epoch already have a value there, on the validation images.
     read = {p.section for p in run.probes.values() if p.every_epochs and not results.epochs % p.every_epochs}
+    read |= {"train", "val"}
     values = {section: numbers for section, numbers in results.measured.items() if section not in read}
-    values = {section: numbers for section, numbers in values.items() if section not in ("train", "val")}
     for logger in (record, *others):
         tags = scalars(run.quantities, values)
         logger.log_metrics({**tags, "epoch": results.epochs}, results.steps)
