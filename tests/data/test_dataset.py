@@ -154,7 +154,7 @@ def test_inconsistent_data_is_refused(monkeypatch):
         (Raw(("a", "b"), whole.train, whole.test), "test labels go from 0 to 2, not 0 to 1"),
         (Raw(whole.classes, whole.train, whole.test.take(torch.arange(0))), "has no test images"),
         (Raw(whole.classes, small, whole.test), "train images are"),
-        (Raw(whole.classes, from_pixels(np.ones((90, 4, 4, 2), np.uint8), labels), whole.test), "is the same in"),
+        (Raw(whole.classes, from_pixels(np.ones((90, 4, 4, 2), np.uint8), labels), whole.test), "is the same"),
     ):
         monkeypatch.setattr(Given, "read", lambda self, bad=bad: bad)
         with pytest.raises(data.DataError, match=message):
