@@ -35,7 +35,7 @@ REST = {
     "fit": "ddp foreign_probe gpu loggers resume",
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep untrusted worker",
-    "pool": "compiling deterministic export extremes integers internals kernels_choice"
+    "pool": "compiling export extremes integers internals kernels_choice"
     " kernels_curved pages plain_tensors processes triton",
     "readout": "export",
     "report": "maps outputs styles",

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from cnnpool.pool.base import CellPool2d, OddTap, Place, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.fourier import like
-from cnnpool.pool.internals import is_exported
 from cnnpool.pool.window import ceil_div
 
 ROWS, COLUMNS = -2, -1
@@ -27,7 +26,12 @@ class Lifting(nn.Module):
         self.predict, self.update, self.axis = predict, update, axis
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        even, odd = (like(part, x) for part in split(x, self.axis))
+        length = x.shape[self.axis]
+        pairs = ceil_div(length, 2)
+        # An odd length repeats its last sample.
+        places = torch.arange(2 * pairs, device=x.device).clamp(max=length - 1)
+        whole = x.index_select(self.axis, places).unflatten(self.axis, (pairs, 2))
+        even, odd = (like(part, x) for part in whole.unbind(self.axis))
         detail = odd - self.predict(even)
         return even + self.update(detail), detail
 
@@ -36,18 +40,6 @@ class Lifting(nn.Module):
         even = approximation - self.update(detail)
         odd = detail + self.predict(even)
         return like(torch.stack([even, odd], self.axis).flatten(self.axis - 1, self.axis), approximation)
-
-
-def split(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Samples of even and of odd number; an odd length repeats its last."""
-    length = x.shape[axis]
-    pairs = ceil_div(length, 2)
-    if is_exported():
-        x = x.index_select(axis, torch.arange(2 * pairs, device=x.device).clamp(max=length - 1))
-    elif length % 2:
-        x = torch.cat([x, x.narrow(axis, length - 1, 1)], axis)
-    even, odd = x.unflatten(axis, (pairs, 2)).unbind(axis)
-    return even, odd
 
 
 class Half(nn.Module):

@@ -1,4 +1,4 @@
-"""Blur pooling against scipy, timm, kornia, its own transpose and a hand-worked map."""
+"""Blur and max-blur pooling against scipy, their halves and clipped maxima."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from torch.testing import assert_close
 
-from cnnpool.pool import BlurPool2d, blur_pool2d
+from cnnpool.pool import BlurPool2d, MaxBlurPool2d, blur_pool2d, max_blur_pool2d
 from cnnpool.pool.autograd.linear_maps import taps
 
 SCIPY = {"reflect": "mirror", "replicate": "nearest", "circular": "wrap", "zeros": "constant"}
@@ -27,9 +27,13 @@ def by_scipy(x, filter_size, stride, mode):
 @settings(max_examples=150)
 @given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
 def test_it_is_scipys_correlation_subsampled_on_maps_of_any_size(size, filter_size, stride, mode):
-    x = torch.randn(2, 2, *size, dtype=torch.float64)
+    x = torch.randn(2, 2, *size, dtype=torch.float64, requires_grad=True)
     y = blur_pool2d(x, filter_size, stride, mode)
-    assert_close(y, by_scipy(x, filter_size, stride, mode), rtol=0, atol=4e-15)
+    assert_close(y, by_scipy(x.detach(), filter_size, stride, mode), rtol=0, atol=4e-15)
+    # The gradient is the adjoint.
+    upstream = torch.randn_like(y)
+    (grad,) = torch.autograd.grad(y, x, upstream)
+    assert_close((y * upstream).sum(), (x * grad).sum(), rtol=1e-12, atol=1e-12)
     assert y.shape[2:] == BlurPool2d(2, filter_size=filter_size, stride=stride).output_size(*size)
 
 
@@ -41,24 +45,6 @@ def test_constant_map_stays_constant_unless_zeros_stand_around_it(mode, filter_s
     assert op.gain == (1.0 if stays else None)
     maps = [op(torch.full((1, 1, *size), 3.0)) for size in [(1, 1), (2, 2), (1, 5), (8, 7)]]
     assert all(((y - 3).abs() <= 1e-6).all() for y in maps) == stays
-
-
-@settings(max_examples=100)
-@given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
-def test_gradient_is_the_adjoint(size, filter_size, stride, mode):
-    x = torch.randn(2, 3, *size, dtype=torch.float64).requires_grad_()
-    y = blur_pool2d(x, filter_size, stride, mode)
-    upstream = torch.randn_like(y)
-    (grad,) = torch.autograd.grad(y, x, upstream)
-    assert_close((y * upstream).sum(), (x * grad).sum(), rtol=1e-12, atol=1e-12)
-
-
-def test_nothing_is_kept_for_the_backward_pass():
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        y = blur_pool2d(torch.randn(2, 3, 8, 8, requires_grad=True))
-    assert kept == []
-    assert not any(isinstance(value, torch.Tensor) for value in vars(y.grad_fn).values())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -96,3 +82,54 @@ def test_flops_are_those_of_the_two_passes():
     # Rows: 4 x 8 outputs of 3 products and 2 sums; columns: 4 x 4 outputs.
     assert BlurPool2d(2).flops(8, 8) == 2 * (4 * 8 * 5 + 4 * 4 * 5)
     assert BlurPool2d(2, filter_size=1).flops(8, 8) == 0
+
+
+def clipped_maximum(x, k, across=None):
+    """Maximum of rows i - (k - 1)//2 .. i + k//2 that exist, and columns alike, one window at a time."""
+    y, m = torch.empty_like(x), across or k
+    for i in range(x.shape[2]):
+        for j in range(x.shape[3]):
+            rows = slice(max(0, i - (k - 1) // 2), i + k // 2 + 1)
+            columns = slice(max(0, j - (m - 1) // 2), j + m // 2 + 1)
+            y[..., i, j] = x[..., rows, columns].amax((2, 3))
+    return y
+
+
+@settings(max_examples=60)
+@given(
+    size=st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    kernel_size=st.integers(1, 5),
+    filter_size=st.integers(1, 5),
+    stride=st.integers(1, 3),
+)
+def test_it_is_the_clipped_dense_maximum_blurred(size, kernel_size, filter_size, stride):
+    x = torch.randn(2, 2, *size, dtype=torch.float64)
+    y = max_blur_pool2d(x, kernel_size, filter_size, stride)
+    assert torch.equal(y, blur_pool2d(clipped_maximum(x, kernel_size), filter_size, stride))
+    options = {"kernel_size": kernel_size, "filter_size": filter_size, "stride": stride}
+    op = MaxBlurPool2d(2, **options)
+    assert torch.equal(op(x), y) and y.shape[2:] == op.output_size(*size)
+
+
+@pytest.mark.parametrize("ties", ["first", "last", "split"])
+def test_ties_decide_who_gets_the_gradient_of_a_constant_map(ties):
+    x = torch.zeros(1, 1, 6, 6, dtype=torch.float64, requires_grad=True)
+    max_blur_pool2d(x, 3, 1, 1, ties=ties).sum().backward()
+    assert x.grad.sum() == 36
+    corners = {"first": (0, 0), "last": (5, 5)}
+    if ties == "split":
+        assert_close(x.grad, x.grad.flip(2, 3))
+    else:
+        # The corner wins its own window and those of its three neighbours.
+        assert x.grad[0, 0][corners[ties]] == 4
+
+
+def test_gain_and_flops_are_those_of_the_halves():
+    assert MaxBlurPool2d(2).gain == 1 and MaxBlurPool2d(2, padding_mode="zeros").gain is None
+    assert MaxBlurPool2d(2).flops(8, 8) == 2 * 64 * 3 + BlurPool2d(2).flops(8, 8)
+
+
+@pytest.mark.parametrize("kernel", [(2, 3), (3, 2), (1, 4), (4, 1)])
+def test_windows_need_not_be_square(kernel):
+    x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
+    assert torch.equal(max_blur_pool2d(x, kernel, 1, 1), clipped_maximum(x, *kernel))

@@ -36,16 +36,6 @@ def kernel():
     return njit(add)
 
 
-def test_compiling_is_said_once(lines):
-    first = kernel()
-    assert lines() == []
-    first(1, 2)
-    first(1, 2)
-    first(1.0, 2.0)
-    kernel()(1, 2)
-    assert lines() == ["compiling kernels, once for this machine"]
-
-
 def test_a_script_without_a_log_says_it_on_a_terminal_alone(lines, caplog, capsys, monkeypatch):
     caplog.set_level(logging.WARNING)
     kernel()(1, 2)
@@ -56,20 +46,19 @@ def test_a_script_without_a_log_says_it_on_a_terminal_alone(lines, caplog, capsy
     assert capsys.readouterr().err == "compiling kernels, once for this machine\n" and not lines()
 
 
-def test_what_takes_long_is_said_again_with_its_count(lines, monkeypatch):
+def test_compiling_is_said_once_and_with_its_count_where_it_takes_long(lines, monkeypatch):
     clock = iter((100.0, 119.0, 121.0, 122.0))
     monkeypatch.setattr(compiling.time, "monotonic", lambda: next(clock))
-    for _ in range(4):
-        kernel()(1, 2)
-    assert lines() == [
-        "compiling kernels, once for this machine",
-        "compiling kernels, once for this machine: 2 so far",
-    ]
-
-
-def test_kernels_of_other_packages_are_their_own_business(lines):
+    # Kernels of other packages are their own business.
     njit(lambda a: a)(1)
+    first = kernel()
     assert lines() == []
+    for arguments in ((1, 2), (1, 2), (1.0, 2.0)):
+        first(*arguments)
+    assert lines() == ["compiling kernels, once for this machine"]
+    kernel()(1, 2)
+    kernel()(1, 2)
+    assert lines()[1:] == ["compiling kernels, once for this machine: 2 so far"]
 
 
 HELPER = """

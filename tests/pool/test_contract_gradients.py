@@ -1,8 +1,8 @@
-"""Every operator of conf/pool under autograd, ``torch.func``, ``torch.compile`` and export."""
+"""Every operator of conf/pool under autograd, ``torch.func``, ``torch.compile``, and deterministic mode."""
 
 import pytest
 import torch
-from torch import func
+from torch import autograd, func
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
@@ -101,3 +101,25 @@ def test_non_contiguous_gradient_gives_the_same(stem, make):
     (strided,) = torch.autograd.grad(op(x), x, grad)
     (plain,) = torch.autograd.grad(op(x), x, grad.contiguous())
     assert_close(strided, plain)
+
+
+@pytest.fixture
+def refusing():
+    """Torch refuses what does not repeat bit for bit."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_nothing_is_refused_and_gradients_repeat_bit_for_bit(stem, make, refusing):
+    op = make(stem, training=True, dtype=torch.float32)
+    x = torch.randn(2, 3, 12, 12, requires_grad=True)
+    wanted = [x, *op.parameters()]
+    gradients = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        y = op(x)
+        weights = torch.linspace(-1, 1, y.numel()).view_as(y)
+        gradients.append(autograd.grad((y * weights).sum(), wanted, allow_unused=True))
+    for first, second in zip(*gradients, strict=True):
+        assert (first is None and second is None) or torch.equal(first, second)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+from cnnpool.pool import build
 from cnnpool.pool.edges import EdgeConv2d, pad, source
 from cnnpool.pool.max import EdgeMaxPool2d
 
@@ -52,6 +53,12 @@ def test_convolution_is_torchs(mode, stride):
     x = torch.randn(2, 4, 7, 8, dtype=torch.float64)
     assert_close(ours(x), theirs(x))
     assert ours(x).shape[2:] == (-(-7 // stride), 8 // stride)
+    # With a padding given, the kernel may be even.
+    for name, groups in (("strided", 1), ("depthwise", 4)):
+        op = build(name, 4, kernel_size=2, stride=stride, padding=1, padding_mode=mode, activation="none")
+        torchs = nn.Conv2d(4, 4, 2, stride, 1, groups=groups, padding_mode=mode, dtype=torch.float64)
+        torchs.load_state_dict(op.conv.state_dict())
+        assert_close(op.double()(x), torchs(x))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

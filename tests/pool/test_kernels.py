@@ -130,13 +130,6 @@ def test_two_bits_per_tile_say_who_won(x, several, planes):
         assert same_bits(grad(y, x, upstream)[0], grad(expected, x, upstream)[0])
 
 
-def test_second_derivative_of_packed_maxima_is_that_of_maxima(distinct):
-    x = distinct(2, 3, 5, 6).requires_grad_()
-    with dispatch.use(True):
-        assert torch.autograd.gradcheck(lambda x: max_pool2d(x, 2), x, check_batched_grad=True)
-        assert torch.autograd.gradgradcheck(lambda x: max_pool2d(x, 2).square(), x)
-
-
 @settings(max_examples=150)
 @given(maps(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(PADDING_MODES))
 def test_maxima_blurred_as_they_are_found_are_the_dense_maxima_blurred(x, filter_size, stride, mode):

@@ -94,23 +94,6 @@ def test_zero_window_gives_zero_and_its_gradient_to_its_first_cell():
     assert grad.abs().sum() == 0
 
 
-def test_negative_window_gives_zero_and_no_gradient():
-    x = -torch.rand(1, 2, 4, 4) - 0.1
-    for training in (True, False):
-        x.requires_grad_()
-        out = StochasticPool2d(2).train(training)(x)
-        assert (out == 0).all()
-        assert (torch.autograd.grad(out.sum(), x)[0] == 0).all()
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_infinity_and_nan_come_through(training):
-    x = torch.ones(1, 1, 2, 4)
-    x[..., 1, 1], x[..., 0, 2] = torch.inf, torch.nan
-    out = StochasticPool2d(1).train(training)(x).flatten().tolist()
-    assert out[0] == torch.inf and out[1] != out[1]
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("value", [3e38, 1e-37, 1e-42])
 def test_numbers_at_the_ends_of_the_type_have_finite_values_and_gradients(training, value):
@@ -122,9 +105,10 @@ def test_numbers_at_the_ends_of_the_type_have_finite_values_and_gradients(traini
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_infinite_window_has_no_gradient_and_its_neighbours_have(training):
-    x = torch.ones(1, 1, 2, 4)
-    x[..., 0, 1] = torch.inf
-    x.requires_grad_()
-    StochasticPool2d(1).train(training)(x).sum().backward()
-    assert (x.grad[..., :2] == 0).all() and x.grad[..., 2:].sum() == 1
+def test_infinity_and_nan_come_through_and_negative_windows_are_zero_all_without_gradient(training):
+    x = torch.ones(1, 1, 2, 8)
+    x[..., 0, 1], x[..., 1, 3], x[..., 4:6] = torch.inf, torch.nan, -1
+    y = StochasticPool2d(1).train(training)(x.requires_grad_())
+    y.sum().backward()
+    assert y.flatten()[0] == torch.inf and y.flatten()[1].isnan() and y.flatten()[2:].tolist() == [0, 1]
+    assert (x.grad[..., :6] == 0).all() and x.grad[..., 6:].sum() == 1
