@@ -27,12 +27,10 @@ def odd(number: int) -> bool:
 
 
 def other_than_0(number: int) -> bool:
-    """Whether ``number`` can be a divisor."""
     return number != 0
 
 
 def is_norm(p: float) -> bool:
-    """Whether the norm of order ``p`` is supported."""
     return p in (1, 2, math.inf)
 
 

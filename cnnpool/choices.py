@@ -8,12 +8,10 @@ PUBLISHED = ("installed", "timm", "torchvision")  # Models of other packages
 
 
 def is_published(settings: Mapping[str, Any]) -> bool:
-    """Whether the model is a network of another package."""
     return settings["model"]["name"] in PUBLISHED
 
 
 def options_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a choice, without its name."""
     return {option: value for option, value in chosen.items() if option != "name"}
 
 

@@ -118,7 +118,6 @@ def _module(command: str) -> Any:
 
 
 def train(arguments: list[str]) -> int:
-    """``cnnpool train``: run one job, or with ``-m`` every job of a sweep."""
     from cnnpool.system.signals import Signals, Stopped
 
     args = train_parser().parse_intermixed_args(arguments)

@@ -14,7 +14,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1."""
     number = int(text)
     if number < 1:
         raise ValueError

@@ -103,7 +103,6 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
 
 
 def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
-    """Operators and readouts, and after one of them, its options."""
     key, is_whole, _ = prefix.partition("=")
     if is_whole and key in ("pool", "readout"):
         return [f"{key}={name}" for name in names_of(key)]
@@ -119,7 +118,6 @@ def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
 
 
 def _paths(prefix: str, folders: bool = False) -> list[str]:
-    """Files and folders that begin with ``prefix``; folders end with a slash."""
     place, _, start = prefix.rpartition("/")
     root = Path(place or ("/" if prefix.startswith("/") else ".")).expanduser()
     before = prefix[: len(prefix) - len(start)]

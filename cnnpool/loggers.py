@@ -27,7 +27,6 @@ class TensorBoard:
             raise ValueError(f"log={name} needs {self.needs}")
 
     def is_addressed(self) -> bool:
-        """Whether the environment says where to write."""
         return True
 
 

@@ -54,7 +54,6 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
 
 
 def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
-    """A cnnpool backbone with the operator of every stage."""
     entry = registry.lookup(model.MODELS, "models", settings["model"]["name"])
     stages, own = stage_settings(settings, entry.STAGES), own_operators(settings)
 
@@ -76,7 +75,6 @@ def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
 
 
 def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
-    """A network of another package with the operator of every stage."""
     own = {s: spec for s, spec in own_operators(settings).items() if spec["name"] != "inherit"}
     operators = Operators(
         _changed(pool.OPERATORS, settings["pool"]),

@@ -63,12 +63,10 @@ class Quantity:
 
     @property
     def by_stage(self) -> bool:
-        """Whether it has one value per downsampling stage."""
         return "<stage>" in self.key
 
     @property
     def by_px(self) -> bool:
-        """Whether it has one value per distance in pixels."""
         return "<px>" in self.key
 
     @property
@@ -89,15 +87,12 @@ class Quantity:
         return found and found.groupdict()
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The key with its placeholders replaced by ``values``."""
         return _filled(self.key, values)
 
     def tag_of(self, key: str) -> str:
-        """The tag of the number at ``key``."""
         return _filled(self.tag, self.values(key) or {})
 
     def has_tag(self, tag: str) -> bool:
-        """Whether ``tag`` is one of this quantity's."""
         return bool(_pattern(self.tag, r"[^/]+").fullmatch(tag))
 
     def title_of(self, key: str) -> str:
@@ -173,7 +168,6 @@ def numbers(node: Any) -> list[tuple[str, float | None]]:
 
 
 def is_number(value: Any) -> bool:
-    """True for int and float, NaN included; False for bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

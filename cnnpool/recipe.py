@@ -143,7 +143,6 @@ class TrainerFlags:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The flags that differ from Lightning's defaults or from a run's."""
         return {one.name: v for one in fields(self) if (v := getattr(self, one.name)) != one.default}
 
 

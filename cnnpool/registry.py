@@ -31,7 +31,6 @@ class Option:
 
     @cached_property
     def words(self) -> str:
-        """The legal values in words: ``a whole number, at least 1``."""
         return describe(self.hint)
 
     @cached_property
@@ -127,7 +126,6 @@ def check(
 def check_options(
     known: Mapping[str, Option], name: str, options: Mapping[str, Any], path: str | None = None
 ) -> dict[str, Any]:
-    """Like :func:`check`, with the options given as ``known``."""
     checked = {}
     for key, value in options.items():
         if key not in known:

@@ -154,7 +154,6 @@ def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides:
 
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
-    """Write the resolved settings, ``config.yaml``, and ``overrides.yaml`` to ``folder``."""
     folder.mkdir(exist_ok=True)
     mark = layout.temp_prefix(folder.parent)
     for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):

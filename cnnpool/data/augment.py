@@ -131,7 +131,6 @@ def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "
 
 
 def _pad(pixels: Tensor, margin: int, fill: str) -> Tensor:
-    """``pixels``, (N, H, W, C), padded by ``margin`` on every side."""
     if fill == "zero":
         return F.pad(pixels, (0, 0, margin, margin, margin, margin))
     # torch's own reflection padding does not support integers.

@@ -111,7 +111,6 @@ def equalize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
 
 
 def _identity(x: Tensor) -> Tensor:
-    """The identity map of ``_warp`` for each image of ``x``."""
     return torch.eye(2, 3).repeat(len(x), 1, 1)
 
 

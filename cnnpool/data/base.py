@@ -66,7 +66,6 @@ class Split:
 
 
 def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Split:
-    """A split from images of shape (N, H, W, C)."""
     return Split(torch.as_tensor(pixels).permute(0, 3, 1, 2), torch.as_tensor(labels).long())
 
 

@@ -60,7 +60,6 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
 
 
 def _load(path: Path, key: str, stream: Stream) -> Raw | None:
-    """The content of ``path``; None if it is missing, damaged or of another kind."""
     try:
         with np.load(path.with_suffix(".npz")) as found:
             facts = json.loads(found["facts"].item())

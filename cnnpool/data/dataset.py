@@ -52,7 +52,6 @@ class Dataset:
 
     @property
     def counts(self) -> dict[str, list[int]]:
-        """Images of each class in every split."""
         splits = {"train": self.train, "val": self.val, "test": self.test}
         return {
             name: split.labels.bincount(minlength=self.num_classes).tolist() for name, split in splits.items()
@@ -177,7 +176,6 @@ def statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _cut_size(raw: Raw, source: Source) -> int:
-    """Number of training images to cut off for validation."""
     asked, total = source.val_size, len(raw.train)
     if raw.val is not None:
         return 0

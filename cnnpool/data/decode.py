@@ -75,7 +75,6 @@ def quiet_pillow() -> Iterator[None]:
 
 
 def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
-    """Open ``picture``, reading only its header."""
     if isinstance(picture, Image.Image):
         return nullcontext(picture)
     return Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture, formats=FORMATS)
@@ -139,7 +138,6 @@ def _as_stored(size: Size, orientation: int) -> Size:
 
 
 def _wanted(size: Size) -> tuple[int, int]:
-    """(W, H) of the smallest picture to read."""
     return GAP * size[1], GAP * size[0]
 
 

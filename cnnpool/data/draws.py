@@ -15,7 +15,6 @@ def generator(*words: int) -> torch.Generator:
 
 
 def seed_of(*words: int) -> int:
-    """A 64-bit seed that depends only on ``words``."""
     digest = hashlib.sha256(repr(words).encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
@@ -49,7 +48,6 @@ class Draws:
 
 
 def _scrambled(z: np.ndarray) -> np.ndarray:
-    """The output function of SplitMix64 applied to each number of ``z``, uint64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))

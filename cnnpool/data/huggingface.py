@@ -63,7 +63,6 @@ class HuggingFace(ImageSource):
         )
 
     def _load(self) -> Mapping[str, Any]:
-        """Split -> its images, downloaded if they are not in the library's cache."""
         try:
             import datasets
         except ImportError:

@@ -149,7 +149,6 @@ def _classes(
 
 
 def _walk(folder: Path, ignored: Counter[str], above: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """Every image below ``folder``."""
     status = os.stat(folder)
     own = (status.st_dev, status.st_ino)
     if own in above:

@@ -141,7 +141,6 @@ class ImageSource(Source):
         return commonest_size(training) if training else ((1, 1), "")
 
     def _cut(self, raw: Raw) -> Raw:
-        """``raw`` with test images cut from its training images."""
         rest, test = cut(raw.train.labels, self.test_size, seed=self.split_seed)
         if not len(test):
             raise DataError(f"no class of {self.root} has the two images that a test set needs: add some")

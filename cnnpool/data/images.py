@@ -57,7 +57,6 @@ class Pictures:
         return os.path.relpath(name, root) if root and os.path.isabs(name) else name
 
     def is_grey(self) -> bool:
-        """Whether the first image is grey."""
         try:
             with opened(self.open(0)) as image:
                 return image.mode in GREY
@@ -143,6 +142,5 @@ def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
 
 
 def between(sizes: Sequence[Size]) -> str:
-    """``from 24x24 to 29700x20990``."""
     low, high = (pick(sizes, key=lambda s: (s[0] * s[1], s)) for pick in (min, max))
     return f"{low[0]}x{low[1]}" if low == high else f"from {low[0]}x{low[1]} to {high[0]}x{high[1]}"

@@ -62,7 +62,6 @@ class ImageDataset(Dataset[Batch]):
         return len(self.split)
 
     def __getitems__(self, items: Sequence[Item]) -> Batch:
-        """The batch of ``items``, all of one epoch."""
         epoch = items[0][0]
         index = torch.tensor([number for _, number in items])
         here = index.to(self.split.labels.device)

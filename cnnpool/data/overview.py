@@ -68,7 +68,6 @@ def warnings(dataset: Dataset) -> Iterator[str]:
 
 
 def _table(dataset: Dataset) -> list[tables.Column]:
-    """The number of images of each class, the largest first."""
     counts = dataset.counts
     order = sorted(range(dataset.num_classes), key=lambda place: (-counts["train"][place], place))
     places = order[:LONGEST]

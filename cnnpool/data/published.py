@@ -61,7 +61,6 @@ class Published(Source):
         return raw
 
     def _archives(self, root: Path) -> list[tuple[Path, str]]:
-        """Every published archive and its MD5 sum."""
         kind = self._kind()
         if hasattr(kind, "resources"):
             return [(root / self.folder / name, md5) for name, md5 in kind.resources]
@@ -179,7 +178,6 @@ def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iter
 
 
 def _reason(error: Exception) -> str:
-    """The message of an error of torchvision's in one line."""
     said = " ".join(str(error).partition("You can use download=True")[0].split()).rstrip(". ")
     return said[:300] or type(error).__name__
 

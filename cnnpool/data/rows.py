@@ -44,7 +44,6 @@ class Rows(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Memory that all rows would take, in bytes."""
         height, width, channels = self.shape
         return len(self) * height * width * channels
 
@@ -54,7 +53,6 @@ class Rows(ABC):
         return map(self.read, torch.arange(len(self)).split(at_once))
 
     def whole(self) -> Tensor:
-        """All rows in memory, (N, H, W, C)."""
         pixels = torch.empty((len(self), *self.shape), dtype=torch.uint8)
         done = 0
         for chunk in self.chunks():
@@ -64,8 +62,6 @@ class Rows(ABC):
 
 
 class InMemory(Rows):
-    """Rows of a tensor (N, H, W, C) of uint8."""
-
     in_memory = True
 
     def __init__(self, pixels: Tensor):

@@ -39,7 +39,6 @@ class Budget:
 
     @contextmanager
     def taken(self, cost: int) -> Iterator[None]:
-        """Reserve ``cost`` of the budget within the context."""
         cost = min(cost, self._total)
         with self._changed:
             self._changed.wait_for(lambda: cost <= self._free)

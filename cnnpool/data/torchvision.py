@@ -129,7 +129,6 @@ class Torchvision(ImageSource):
 
     @property
     def _variant(self) -> str:
-        """The selected variant; empty if there is only one."""
         return str(self.variant or next(iter(self._set.variants), ""))
 
     @property
@@ -161,7 +160,6 @@ class Torchvision(ImageSource):
         return Pictures(ConcatDataset(datasets), counts, classes, self._title)
 
     def _parts(self, root: Path) -> dict[str, Any]:
-        """The data set of every part, downloaded first if requested and needed."""
         can_fetch = self.download and not self._set.manual
         return obtained(
             self._title,

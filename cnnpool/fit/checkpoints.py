@@ -151,7 +151,6 @@ class Checkpoints(Checkpoint):
             raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
 
     def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
-        """(whether a checkpoint is due, signal), combined over all processes."""
         signum = self.signals.pending or 0
         if trainer.world_size == 1:
             return due, signum

@@ -318,7 +318,6 @@ class Classifier(LightningModule):
             logger.log_metrics({**values, "epoch": epoch}, self.steps)
 
     def _tell(self, epoch: int, scores: Mapping[str, Mapping[str, float]]) -> None:
-        """Log a row of the table of epochs; the first time, also its header."""
         splits: list[str] = [split for split in ("train", "val") if split in self.latest]
         if splits != self._headed:
             self._headed = splits
@@ -327,7 +326,6 @@ class Classifier(LightningModule):
         log.info("%s", epochs_row(f"{epoch}/{self.trainer.max_epochs}", splits, scores, seconds))
 
     def _diverged(self, loss: float, batch_idx: int) -> DivergedError:
-        """The error for a non-finite loss, with its step and remedies."""
         rate = self.recipe.learning_rate(self.steps, max(self.total_steps, self.steps + 1))
         return DivergedError(
             f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "

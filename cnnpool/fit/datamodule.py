@@ -27,7 +27,6 @@ class Images(LightningDataModule):
 
     @property
     def batches_of_epoch(self) -> int:
-        """Number of batches, or parts of them, per process and epoch."""
         return len(self._train_loader())
 
     def train_dataloader(self) -> Loader:

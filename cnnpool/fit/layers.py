@@ -23,7 +23,6 @@ class Level:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """The trained parameters."""
         own = [p for module in self.modules for p in module.parameters(recurse=False)]
         return [p for p in dict.fromkeys(own) if p.requires_grad]
 
@@ -85,13 +84,11 @@ def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
 
 
 def is_uniform(recipe: Recipe) -> bool:
-    """Whether all layers are trained in the same way."""
     rates = recipe.head_rate == recipe.layer_decay == 1
     return rates and not recipe.freeze and not recipe.freeze_norm
 
 
 def frozen_norms(levels: Sequence[Level], recipe: Recipe) -> list[nn.Module]:
-    """The batch normalisations that keep their statistics."""
     return [
         module
         for level in levels

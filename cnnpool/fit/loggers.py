@@ -62,7 +62,6 @@ class Guarded(Logger):
                 self.log_metrics(values, int(record["step"]))
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
-        """Log a picture, if the logger supports pictures."""
         self._try(lambda logger: log_figure(logger, tag, figure, step or 0))
 
     def close(self, status: str) -> None:
@@ -150,7 +149,6 @@ def _close(logger: Logger, status: str) -> None:
 
 
 def _remembered(out: Path, name: str) -> str | None:
-    """The name under which a service already knows the run."""
     with suppress(OSError, ValueError, AttributeError):
         found = json.loads((out / layout.LOGGED).read_text()).get(name)
         return found if isinstance(found, str) else None

@@ -77,7 +77,6 @@ def routing_of(model: Cnn, batch: Batch) -> Routing:
 
 
 def _reduced(maps: Tensor) -> Tensor:
-    """``maps`` (N, C, H, W), averaged down until no side exceeds ``LARGEST``."""
     longest = max(maps.shape[-2:])
     if longest <= LARGEST:
         return maps

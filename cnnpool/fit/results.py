@@ -34,7 +34,6 @@ Sections = dict[str, dict[str, Any]]
 
 
 def test(run: Run, trainer: Trainer) -> None:
-    """Score the trained network on the test images."""
     # Lightning would log them at its own step count.
     trainer.loggers = []
     trainer.test(run.classifier, datamodule=run.images, verbose=False)
@@ -129,5 +128,4 @@ def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
 
 
 def images_of(dataset: Dataset) -> dict[str, Any]:
-    """The classes, the images per class in every split, and the files left out."""
     return {"classes": list(dataset.classes), **dataset.counts, "skipped": dict(dataset.skipped)}

@@ -16,7 +16,6 @@ LISTED = 20  # Most classes for which a report has a column each
 
 
 def epochs_header(splits: Sequence[str]) -> str:
-    """The first line of the table of epochs."""
     columns = "".join(f"   {f'{split} loss':>10}   {f'{split} accuracy':>14}" for split in splits)
     return f"{'':11}{columns}   {'time':>7}"
 

@@ -150,7 +150,6 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
 
 
 def precision_of(recipe: Recipe) -> Precision:
-    """The precision of a recipe; ``auto`` is the fastest one that this machine supports in hardware."""
     return fast_precision() if recipe.precision == "auto" else recipe.precision
 
 

@@ -136,7 +136,6 @@ class Trunk:
         self._padding_mode = padding_mode
 
     def conv(self, channels: int, kernel_size: int = 3) -> None:
-        """Append a convolution block with ``channels`` outputs."""
         block = conv_block(
             self.channels,
             channels,
@@ -150,14 +149,12 @@ class Trunk:
         self.channels = channels
 
     def stage(self, name: str) -> None:
-        """Append the downsampling operator of the stage ``name``."""
         operator = self._pool(name, self.channels)
         self.stages[name] = operator
         self.layers.append(operator)
         self.dilation *= operator.dilates
 
     def drop(self, share: float) -> None:
-        """Append dropout of ``share`` of the activations, if any."""
         if share:
             self.layers.append(nn.Dropout(share))
 
@@ -172,7 +169,6 @@ def conv_block(
     active: Activation = "relu",
     padding_mode: PaddingMode = "zeros",
 ) -> nn.Sequential:
-    """Convolution that keeps the size, batch normalisation (optional), activation."""
     layer = conv(
         in_channels, channels, kernel_size, dilation=dilation, bias=not norm, padding_mode=padding_mode
     )
@@ -180,7 +176,6 @@ def conv_block(
 
 
 def norm_active(channels: int, active: Activation) -> tuple[nn.Module, nn.Module]:
-    """Batch normalisation and activation."""
     return nn.BatchNorm2d(channels), activate(active, channels)
 
 

@@ -111,8 +111,6 @@ class ResidualBlock(nn.Module):
 
 
 class ZeroChannels(nn.Module):
-    """Append channels of zeros (He 2016, option A)."""
-
     def __init__(self, in_channels: int, channels: int):
         super().__init__()
         self.extra = channels - in_channels

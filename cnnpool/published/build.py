@@ -112,7 +112,6 @@ def build(
 def _swap(
     network: nn.Module, example: torch.Tensor, operators: Operators, source: NetworkSource
 ) -> tuple[dict[str, Mapping[str, Any]], list[Change]]:
-    """Make the requested replacements: the operator of every replaced stage, and the changes."""
     modules = {module: name for name, module in network.named_modules()}
     names = {stage: modules[module] for stage, module in stages_of(network, example).items()}
     if unknown := sorted(operators.own.keys() - names.keys()):

@@ -70,15 +70,12 @@ class NetworkSource:
         return path if is_file else None
 
     def check(self) -> None:
-        """Raise ValueError unless architecture and weights exist."""
         raise NotImplementedError
 
     def network(self, num_classes: int) -> nn.Module:
-        """The architecture with random weights from torch's generator."""
         raise NotImplementedError
 
     def read_weights(self) -> Weights | None:
-        """The initial weights; None for random ones."""
         if self.weights is None:
             return None
         weights = from_file(self.file) if self.file else self.fetch_weights()
@@ -90,7 +87,6 @@ class NetworkSource:
         return None
 
     def fetch_weights(self) -> Weights:
-        """The published weights, downloaded as the package itself does."""
         raise NotImplementedError
 
 

@@ -45,7 +45,6 @@ class Loaded:
 
 
 def from_file(path: Path) -> Weights:
-    """The weights in a safetensors file, or in one that ``torch.save`` wrote from tensors only."""
     if path.suffix == ".safetensors":
         state = _safetensors(path)
     else:

@@ -43,7 +43,6 @@ class Checkpoint:
 
     @property
     def metrics(self) -> Any:
-        """Counts and measurements of the run so far."""
         return self.content["callbacks"][METRICS]
 
 

@@ -45,8 +45,6 @@ class RunLog(logging.FileHandler):
 
 
 class Sparse(logging.Filter):
-    """Passes warnings and downloads, and at most one other line per minute."""
-
     def __init__(self) -> None:
         super().__init__()
         self._spoken = time.monotonic()

@@ -34,7 +34,6 @@ class MetricsFile:
         self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Append one line; non-finite values are left out."""
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
         line = json.dumps({"step": step, "epoch": epoch, **finite}) + "\n"
         with self._opened() as file:
@@ -42,7 +41,6 @@ class MetricsFile:
         self._size += len(line)
 
     def sync(self) -> int:
-        """Flush all lines to the disk; returns their length in bytes."""
         with self._opened() as file:
             os.fsync(file.fileno())
             return self._size
@@ -93,7 +91,6 @@ def _read(path: Path, *_stamp: int) -> Metrics:
 
 
 def _record(line: bytes) -> Record | None:
-    """The content of a line; None if it is not a valid record."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):

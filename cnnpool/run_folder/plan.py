@@ -30,7 +30,6 @@ class Plan:
     jobs: Annotated[dict[str, list[str]], MinLen(1)]
 
     def folders(self, path: Path) -> dict[Path, list[str]]:
-        """The jobs of the plan in the file ``path``, with absolute folders."""
         return {path.parent.parent / name: words for name, words in self.jobs.items()}
 
 
@@ -68,7 +67,6 @@ def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
 
 
 def lives(path: Path) -> bool:
-    """Whether the sweep that wrote the plan in the file ``path`` is still running."""
     return bool(is_locked(_lock_of(path)))
 
 
@@ -99,7 +97,6 @@ def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
 
 
 def _remove(path: Path, ours: bool, made: Sequence[Path]) -> None:
-    """Remove the plan in the file ``path`` if it is ``ours``, and folders in ``made`` that are empty."""
     with suppress(OSError):
         for file in (path, _lock_of(path)) if ours else ():
             file.unlink(missing_ok=True)

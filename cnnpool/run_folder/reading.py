@@ -61,7 +61,6 @@ def read_yaml(path: Path) -> Any:
 
 
 def damaged(path: Path, reason: str) -> DamagedError:
-    """The error that ``path`` is damaged, with the reason."""
     return DamagedError(f"{path} is damaged: {reason}", reason)
 
 

@@ -77,7 +77,6 @@ class Results:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the test images classified correctly; None if they were not evaluated."""
         return self.measured.get("test", {}).get("accuracy")
 
     @property

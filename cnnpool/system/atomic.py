@@ -59,7 +59,6 @@ def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Pa
 
 
 def write_bytes(path: Path, content: bytes, *, maker: str = "", flush: bool = True) -> None:
-    """Set the content of ``path`` to ``content``; see :func:`replacing`."""
     with replacing(path, maker=maker, flush=flush) as file:
         file.write(content)
 
@@ -75,12 +74,10 @@ def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush
 
 
 def beside(path: Path, maker: str = "") -> Path:
-    """The temporary path of the new content of ``path``."""
     return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}.part")
 
 
 def rename(part: Path, path: Path) -> None:
-    """Rename ``part`` to ``path``, replacing an existing file."""
     part.replace(path)
 
 
@@ -117,7 +114,6 @@ def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
 
 
 def _size(count: int) -> str:
-    """A number of bytes with its unit: 512 B, 1.4 kB, 30 MB."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= one:
             return f"{count / one:.3g} {unit}"

@@ -46,7 +46,6 @@ def usable(device: str) -> torch.device:
 
 
 def processor() -> str:
-    """The name of the processor, from the kernel."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -86,12 +85,10 @@ def free_memory(root: Path = Path("/")) -> int | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """The first two words of every line of ``path``."""
     return {words[0]: int(words[1]) for words in map(str.split, path.read_text().splitlines()) if words[1:]}
 
 
 def fast_precision() -> Precision:
-    """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
     has = torch.cpu.get_capabilities()

@@ -22,7 +22,6 @@ class Stopwatch:
         self._begun = self._now()
 
     def stop(self) -> None:
-        """Add the time since ``start``; does nothing if not started."""
         if self._begun is not None:
             seconds, others = self._now()
             self.seconds += seconds - self._begun[0]
@@ -30,7 +29,6 @@ class Stopwatch:
             self._begun = None
 
     def lap(self) -> None:
-        """Add the time so far, and continue."""
         if self._begun is not None:
             self.stop()
             self.start()
@@ -60,7 +58,6 @@ def busy() -> float:
 
 
 def usable() -> set[int]:
-    """The numbers of the processors available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

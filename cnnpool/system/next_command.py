@@ -27,6 +27,5 @@ def program(name: str) -> str:
 
 
 def from_here(path: Path) -> str:
-    """``path`` relative to the working directory if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

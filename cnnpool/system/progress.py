@@ -60,13 +60,11 @@ class Progress(tqdm):  # type: ignore[misc]
             self._write(f"{self.what}: done, {duration(time.monotonic() - self._begun)}")
 
     def close(self) -> None:
-        """Erase the bar."""
         self._timer.cancel()
         super().close()
         _drawn.discard(self)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Draw the bar, or write a line; tqdm calls it."""
         text = str(self) if msg is None else msg
         if self._on_terminal:
             _drawn.add(self)
@@ -105,7 +103,6 @@ def make_way() -> None:
 
 
 def duration(seconds: float) -> str:
-    """``48 s``, ``12 min`` or ``3.4 h``."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"

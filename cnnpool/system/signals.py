@@ -22,7 +22,6 @@ class Stopped(BaseException):
 
     @property
     def status(self) -> int:
-        """The exit status by which a shell recognises the signal."""
         return 128 + self.signum
 
 
