@@ -79,7 +79,6 @@ def shape(row: Row) -> str:
 
 
 def count(row: Row, who: str) -> str:
-    """Bytes that ``who`` saves for the backward pass."""
     kept = row["kept"][who]
     for unit, size in (("MB", 1e6), ("kB", 1e3)):
         if kept >= size:

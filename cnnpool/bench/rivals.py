@@ -15,8 +15,6 @@ EPS = 1e-6
 
 
 class Duel(NamedTuple):
-    """A cnnpool operator and its rival."""
-
     rival: str
     ours: Callable[[int], Function]
     theirs: Callable[[int], Function]

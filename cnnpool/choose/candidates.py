@@ -61,7 +61,6 @@ class Network:
             raise ValueError(f"{line}: {why}")
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
-        """The trainings of a candidate, one per seed, below the folder ``out``."""
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
         folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
         lines = [*DEFAULTS, *own, *overrides_of(label), *more]
@@ -83,7 +82,6 @@ class Network:
         return self.jobs(label, [self.first_seed], Path("outputs"))[0].settings
 
     def home(self) -> Path:
-        """The default folder of a study, named after experiment, data, model and settings."""
         root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
         job = self.jobs("max", [self.first_seed], Path(root))[0]
         *above, choice, _ = Path(job.name).parts
@@ -110,12 +108,10 @@ class Arm:
 
     @property
     def home(self) -> Path:
-        """The folder of all its seeds."""
         known = next(iter(self._jobs.values()), None) or self.jobs([self.network.first_seed])[0]
         return known.folder.parent
 
     def jobs(self, seeds: Sequence[int]) -> list[Job]:
-        """The trainings of some seeds."""
         if missing := [seed for seed in seeds if seed not in self._jobs]:
             ahead = range(min(missing), max(missing) + self.ahead)
             found = self.network.jobs(self.label, ahead, self.out, self.tuned)
@@ -138,5 +134,4 @@ class Arm:
         return self._results.get(seed)
 
     def runs(self, seeds: Sequence[int]) -> dict[int, Results]:
-        """Seed -> results, for the finished runs."""
         return {seed: found for seed in seeds if (found := self.read(seed)) is not None}

@@ -51,7 +51,6 @@ class Clock:
         self._save()
 
     def count(self) -> None:
-        """Add the time since the previous call."""
         now = time.monotonic()
         self._study.ledger.spent_s += now - self._last
         self._last = now

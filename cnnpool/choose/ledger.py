@@ -40,7 +40,6 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     sessions: Count = 0
 
     def save(self) -> None:
-        """Write the file atomically."""
         content = {"schema": SCHEMA, "cnnpool": __version__, **self.model_dump()}
         write_json(self.folder / FILE, content)
 

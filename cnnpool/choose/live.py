@@ -22,7 +22,6 @@ UP, CLEAR = "\x1b[A", "\x1b[K"
 
 
 def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
-    """The current state of the study, its candidates in the order of its tables."""
     places = page.order(view)
     return Live(
         said=batch.title if batch else f"{page.rounds(view.done)} done",
@@ -81,7 +80,6 @@ class Display:
             self._draw(self._text(*now))
 
     def close(self) -> None:
-        """Remove the table before the command prints its result."""
         self._now = None
         if self._lines:
             self._draw("")

@@ -74,7 +74,6 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
 
 
 def duration(text: str) -> float:
-    """Seconds of ``90s``, ``30min``, ``1.5h`` or ``1d``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     if not found or found[2] not in UNITS or not 0 < float(found[1]) * UNITS[found[2]] <= 366 * 86400:
         raise ValueError(

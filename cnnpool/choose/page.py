@@ -51,7 +51,6 @@ class Ending:
 
 
 def order(view: View) -> list[int]:
-    """Sort candidates: those left by mean, then dropped ones, the last dropped first, then those out."""
     ended = {drop.candidate: drop.round for drop in view.state.drops}
 
     def key(i: int) -> tuple[int, float]:
@@ -111,7 +110,6 @@ def write(study: Study, ending: Ending) -> Path:
 
 
 def _records(study: Study, view: View) -> list[dict[str, object]]:
-    """One flat record per finished run: candidate, seed, metric, test accuracy, cost, place."""
     found = []
     for arm in study.arms:
         for seed, one in arm.runs(study.seeds).items():
@@ -167,7 +165,6 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
 
 
 def _collapsed(study: Study) -> list[tuple[str, str]]:
-    """Candidates and the number of their runs that learned nothing."""
     found = []
     for arm in study.arms:
         runs = list(arm.runs(study.seeds).values())
@@ -332,7 +329,6 @@ def _lead(view: View, place: int, other: int) -> Summary:
 
 
 def _amount(study: Study, value: float) -> str:
-    """A difference of the metric with its unit."""
     return f"{study.metric.format(value)} {study.metric.step_unit}".strip()
 
 

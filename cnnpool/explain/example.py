@@ -211,7 +211,6 @@ def derivatives(operator: nn.Module, images: Tensor) -> Tensor:
 
 
 def without_noise(values: Tensor) -> Tensor:
-    """``values`` with rounding errors set to zero."""
     return torch.where(values.abs() < NOISE, 0, values)
 
 

@@ -97,7 +97,6 @@ def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
 
 
 def _grid(panels: int) -> "tuple[Figure, list[Axes]]":
-    """A figure with ``panels`` square panels, at most four in a row."""
     from matplotlib.figure import Figure
 
     columns = min(panels, 4)

@@ -36,7 +36,6 @@ FIRST = ("max", "avg", "blur", "max_blur", "strided")
 def build(
     room: Room, name: str, size: tuple[int, int], options: Mapping[str, object] | None = None
 ) -> nn.Module:
-    """The operator or readout called ``name`` for images of one channel and (H, W) = ``size``."""
     for key, value in (options or {}).items():
         parts = value if isinstance(value, tuple) else (value,)
         if any(isinstance(part, int) and part > LARGEST for part in parts):
@@ -67,7 +66,6 @@ def entry_of(room: Room, name: str) -> Any:
 
 
 def gradient_of(name: str) -> str:
-    """A sentence on where the gradient goes, as the operator declares it."""
     kind = getattr(entry_of("pool", name), "gradient", "")
     return f"{kind}: {KINDS[kind]}" if kind in KINDS else UNKNOWN
 
@@ -92,7 +90,6 @@ def _plain(word: str) -> str:
 
 
 def options_text(room: Room, name: str) -> str:
-    """A table of the options with their defaults and their legal values."""
     options = registry.options_of(entry_of(room, name))
     if not options:
         return f"{name} takes no options\n"

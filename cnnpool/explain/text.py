@@ -40,7 +40,6 @@ def _forward(example: Example, n: int) -> list[str]:
 
 
 def _grids(example: Example, n: int) -> list[str]:
-    """The derivatives of every output as a grid under its name, as many side by side as fit."""
     width = example.outputs.shape[-1]
     names = ["dy[{},{}]/dx".format(*divmod(k, width)) for k in range(len(example.derivatives[n]))]
     blocks = [side_by_side([name], [grid]) for name, grid in zip(names, example.derivatives[n], strict=True)]

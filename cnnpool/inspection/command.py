@@ -92,7 +92,6 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
 def exchange(
     subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
-    """A second model like ``built`` with the replacement of ``--swap``."""
     options = dict(map(assignment, asked.swap_set))
     if "example" in options or "where" in options:
         raise ValueError(f"{asked.swap} has no such option: example or where (see --where)")

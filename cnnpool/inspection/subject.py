@@ -30,8 +30,6 @@ PUBLISHED_CLASSES = 1000
 
 
 class Built(NamedTuple):
-    """A model with its weights."""
-
     model: nn.Module
     weights: str
     """Source of the weights, in words."""
@@ -76,7 +74,6 @@ def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> 
 
 
 def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
-    """The model of the finished run in ``folder``, with its last weights or those of ``checkpoint``."""
     trained = results.read(folder)
     if trained is None:
         raise ValueError(f"{folder} is not a finished run: it has no {RESULTS}")
@@ -192,7 +189,6 @@ def from_function(name: str, seed: int) -> Subject:
 
 
 def with_checkpoint(subject: Subject, path: Path) -> Subject:
-    """The same model with weights from a file."""
     content, build = read(path), subject.build
 
     def load(dataset: Dataset) -> Built:

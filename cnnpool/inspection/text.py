@@ -134,7 +134,6 @@ def _cells(one: Quantity, first: float | None, second: float | None) -> Row:
 
 
 def _head(results: Results) -> list[tuple[str, str]]:
-    """Model, weights, images, and the accuracy if there is one."""
     examined = results.examined or {}
     rows = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
     rows += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
@@ -178,7 +177,6 @@ def _of_whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, 
 
 
 def _with_unit(one: Quantity, value: float | None) -> str:
-    """``value`` with its unit: ``12.50 %``."""
     gap = "" if one.form == "count" and one.unit else " "
     return f"{_cell(one, value)}{gap}{one.shown_unit}".rstrip()
 
@@ -200,7 +198,6 @@ def _samples(section: Mapping[str, Any]) -> str:
 
 
 def _cell(one: Quantity, value: float | None) -> str:
-    """``value`` without its unit."""
     return NONE if value is None else one.format(value)
 
 

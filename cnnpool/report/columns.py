@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from cnnpool.json_text import finite
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
@@ -107,7 +108,7 @@ def ranking(comparison: Comparison) -> str:
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat record per choice and metric, in the units of results.json; None where there is no value."""
-    return [_without_nan(_record(one, row)) for one in comparison.each for row in one.rows]
+    return [finite(_record(one, row)) for one in comparison.each for row in one.rows]
 
 
 def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "superiority_low": v and v.superiority_interval[0],
         "superiority_high": v and v.superiority_interval[1],
         "detectable": v and v.detectable,
-        "needed": v and (v.needed if math.isfinite(v.needed) else math.nan),
+        "needed": v and v.needed,
         "verdict": row.verdict,
         "rank_low": row.rank and row.rank.low,
         "rank_high": row.rank and row.rank.high,
@@ -148,16 +149,12 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
     return record
 
 
-def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if value != value else value for key, value in record.items()}
-
-
 def runs(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat record per compared run: choice, seed, and every measure of the report."""
     measures = [comparison.metric, *comparison.measures]
     return [
         {"choice": row.choice.label, "seed": seed, "folder": str(run.folder)}
-        | _without_nan({one.key: one.read(run.measured) for one in measures})
+        | finite({one.key: one.read(run.measured) for one in measures})
         for row in comparison.rows
         for seed, run in row.choice.runs.items()
     ]

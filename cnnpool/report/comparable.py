@@ -27,12 +27,7 @@ ALIASES = {
 
 
 class DifferentRunsError(ValueError):
-    """Runs that cannot share a table.
-
-    Args:
-        message: the differences, and what to do about them.
-        values: key -> its values, for every key that differs.
-    """
+    """Runs that cannot share a table; ``values`` are those of every key that differs."""
 
     def __init__(self, message: str, values: dict[str, list[str]]):
         super().__init__(message)
@@ -40,11 +35,7 @@ class DifferentRunsError(ValueError):
 
 
 def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
-    """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``.
-
-    Raises:
-        ValueError: for a condition without =, an unknown key, or a condition that no run meets.
-    """
+    """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``."""
     kept = list(runs)
     for condition in where:
         key, _, wanted = condition.partition("=")
@@ -68,12 +59,7 @@ def meets(run: Run, condition: str) -> bool:
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
-    """Sentences on differences among ``runs`` that were allowed or do not harm the comparison.
-
-    Raises:
-        DifferentRunsError: if anything that affects accuracy differs beside ``by`` and ``allow``: data,
-            recipe, epochs, presets, code; the message lists values and runs.
-    """
+    """Sentences on differences that were allowed or do no harm; a DifferentRunsError for any other."""
     table = [run.settings for run in runs]
     known = dict.fromkeys(key for flat in table for key in flat)
     for key in allow:

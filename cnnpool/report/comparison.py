@@ -55,7 +55,6 @@ class Comparison:
 
     @cached_property
     def each(self) -> "list[Comparison]":
-        """The comparison in each requested measure."""
         return [self, *(replace(self, metric=one, rows=judged(self, one)) for one in self.also)]
 
     @property
@@ -77,15 +76,7 @@ def compare(
     allow: Sequence[str] = (),
     margin: float | None = None,
 ) -> Comparison:
-    """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice.
-
-    Args:
-        runs: as returned by ``cnnpool.report.find``; unfinished runs are listed, not compared.
-        by, where, metric, against, allow, margin: as in :func:`cnnpool.report.table.compare`.
-
-    Raises:
-        ValueError: if runs cannot be compared, or a key, condition, metric or baseline does not exist.
-    """
+    """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
     if margin is not None and not 0 < margin < math.inf:
         raise ValueError(f"--margin {margin}: not a positive number")
     kept = select(finished(runs), where)

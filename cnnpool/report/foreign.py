@@ -97,7 +97,7 @@ class Logged(Run):
 
 
 def logged(runs: Iterable[Run]) -> list[Logged]:
-    """The runs of ``runs`` from other programs; in a comparison these are all or none."""
+    """The runs of other programs among ``runs``; in a comparison these are all or none."""
     return [run for run in runs if isinstance(run, Logged)]
 
 
@@ -265,7 +265,6 @@ def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...]
 
 
 def _settings(log: Log) -> Known:
-    """Its settings, with the seed under this name."""
     seeds = [log.settings[key] for key in log.settings if key.lower() in SEEDS]
     return {**log.settings, **({"seed": seeds[0]} if seeds else {})}
 

@@ -64,7 +64,6 @@ class Measure:
         return value if high is None else min(value, high)
 
     def format(self, value: float, *, sign: bool = False) -> str:
-        """Format ``value`` without its unit; NaN as such."""
         return self.quantity.format(value, sign=sign)
 
     def read(self, results: Mapping[str, Any]) -> float | None:

@@ -105,9 +105,10 @@ def _list(seeds: Sequence[int]) -> str:
 def learned_nothing(run: Run) -> bool:
     """Whether naming the commonest class would have reached the run's test accuracy."""
     accuracy, counts = run.results.accuracy, (run.results.images or {}).get("test")
-    if accuracy is None or not isinstance(counts, list) or not counts:
+    if accuracy is None or not isinstance(counts, list):
         return False
-    return all(is_number(one) and one > 0 for one in counts) and at_chance(accuracy, counts)
+    known = all(is_number(one) and one >= 0 for one in counts) and sum(counts) > 0
+    return known and at_chance(accuracy, counts)
 
 
 def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:

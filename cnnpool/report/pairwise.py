@@ -40,8 +40,7 @@ class Pair:
     adjusted: float
     """p-value adjusted by Holm over all compared pairs."""
     within: float = 1.0
-    """p-value of a difference of at least the margin, adjusted likewise; 1 where neither margin nor images
-    are known."""
+    """p-value of a difference of at least the margin, adjusted likewise; 1 without margin and images."""
     crossed: Crossed | None = None
     """Its standard error from seeds and test images, if the images are known."""
 
@@ -93,13 +92,8 @@ def decide(
 ) -> Decisions:
     """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
 
-    Args:
-        values: seed -> number, for each choice.
-        bits: seed -> which test images were classified correctly, for each choice, if it is known and the
-            numbers are accuracies.
-        named: whether the first choice is a named baseline.
-        paired: whether equal seeds are pairs; otherwise runs are independent, and Welch's test is used.
-        margin: largest difference that does not matter; None for ``MARGIN`` where images are known.
+    ``values`` are the numbers of each choice by seed; ``bits`` say which test images were classified right,
+    if they are accuracies. Without a ``margin``, ``MARGIN`` counts where these are known.
     """
 
     @cache

@@ -47,7 +47,6 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
 
 
 def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> dict[str, str]:
-    """report.md and report.html, with ``plots`` and the arguments of the command that made them."""
     return rendered(
         "report",
         "compare.jinja",

@@ -42,11 +42,7 @@ class Run:
 
     @property
     def results(self) -> Results:
-        """The results of a finished run.
-
-        Raises:
-            ValueError: if it is not finished.
-        """
+        """The results of a finished run."""
         if self.found is None:
             raise ValueError(f"{self.folder} is {self.state}: it has no results")
         return self.found
@@ -96,16 +92,7 @@ def find(
     each: Callable[[], object] = lambda: None,
     logs: list[Files] | None = None,
 ) -> list[Run]:
-    """Every run folder at or under ``paths``, each once, in directory order.
-
-    Args:
-        paths: folders; with ``logs`` also files of other programs.
-        each: called after each run.
-        logs: filled with the files of other programs that contain scalars, outside of run folders.
-
-    Raises:
-        ValueError: if a path does not exist or is not a folder, or nothing is found.
-    """
+    """Every run folder at or under ``paths``, each once; ``logs`` gets those of other programs."""
     paths = list(paths)
     roots: list[Path] = []
     others: list[Files] = []
@@ -138,11 +125,7 @@ def find(
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
-    """The finished runs.
-
-    Raises:
-        ValueError: if there is none; if files are damaged, naming the first of them.
-    """
+    """The finished runs."""
     runs = list(runs)
     done = [run for run in runs if run.found]
     if not done:
@@ -179,7 +162,6 @@ def exceptions(results: Results) -> dict[str, Any]:
 
 
 def recipe(results: Results) -> dict[str, Any]:
-    """The ``settings`` of training and images, except where the images lie."""
     known = {key: value for key, value in flat({"data": results.data, "fit": results.fit}) if value != {}}
     known.pop("data.root", None)
     return known
@@ -216,7 +198,6 @@ def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
 
 
 def is_report(folder: Path) -> bool:
-    """Whether ``folder`` holds a report of ``cnnpool compare``."""
     try:
         return bool(read_json(folder / REPORT, lambda content: content["command"][:2] == COMMAND))
     except (DamagedError, KeyError, TypeError):

@@ -65,7 +65,6 @@ def log_files(files: Iterable[str], below: Collection[str]) -> list[str]:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of this name may contain scalars."""
     return name.endswith(".csv") or ("tfevents" in name and not name.endswith(".profile-empty"))
 
 

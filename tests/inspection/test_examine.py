@@ -160,6 +160,9 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     ]
     results, said = examined(capsys, "torchvision:squeezenet1_1", *words)
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
+    assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
+    # Its stem is a strided convolution, and it pools three times.
+    assert [stage["name"] for stage in results["stages"].values()] == ["Conv2d"] + 3 * ["MaxPool2d"]
     subject = Subject("net", None, size=24)
     assert read_data(subject, "image_folder", "photos", False).size == (24, 24)
     assert read_data(subject, "image_folder", "photos", False, size=32).size == (32, 32)
@@ -285,19 +288,6 @@ def test_a_function_that_loads_weights_is_not_called_untrained(tmp_path, capsys)
     assert results["examined"]["untrained"] == "partly untrained"
     assert "partly untrained: 2 weights (features.narrow.weight, ...) are random" in said
     assert "(partly untrained)" in said
-
-
-def test_random_weights_are_said_plainly_and_repeat(capsys):
-    arguments = ["torchvision:squeezenet1_1", "--samples", "2", "--probes", "gradient", "--size", "40"]
-    first, said = examined(capsys, *arguments)
-    again, _ = examined(capsys, *arguments)
-    other, _ = examined(capsys, *arguments, "--seed", "1")
-    assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
-    assert first["gradient"] == again["gradient"] != other["gradient"]
-    assert "2 test images of digits, 3x40x40" in said
-    # Its stem is a strided convolution, and it pools three times.
-    assert [stage["name"] for stage in first["stages"].values()] == ["Conv2d"] + 3 * ["MaxPool2d"]
-    assert next(iter(first["stages"])) == "features_0"
 
 
 def test_a_timm_model_is_measured_with_strided_convolutions_made_pooling(capsys):
