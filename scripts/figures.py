@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,25 +88,13 @@ def _at_import(node: ast.AST) -> Iterator[ast.AST]:
         yield from _at_import(child)
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other, apart from ``cnnpool`` itself, which serves names lazily."""
-    graph = {name: found - {"cnnpool"} for name, found in graph.items() if name != "cnnpool"}
-    reach = {name: reachable(graph, name) for name in graph}
-    groups = {
-        frozenset(one for one in reach[name] if name in reach[one]) for name in graph if name in reach[name]
-    }
-    return sorted(sorted(group) for group in groups)
-
-
-def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
-    """Modules met by following imports from ``start``."""
-    met: set[str] = set()
-    left = [start]
-    while left:
-        for one in graph[left.pop()] - met:
-            met.add(one)
-            left.append(one)
-    return met
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other, if there are any; ``cnnpool`` itself serves names lazily."""
+    try:
+        TopologicalSorter({name: graph[name] - {"cnnpool"} for name in graph if name != "cnnpool"}).prepare()
+    except CycleError as error:
+        return sorted(set(error.args[1]))
+    return []
 
 
 def weight(part: str, root: Path = ROOT) -> tuple[int, int]:
@@ -180,15 +169,14 @@ def _private(node: ast.AST, foreign: set[str]) -> str:
 
 def last_line(*command: str) -> str:
     """The last line that a Python module prints about the package."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command, "cnnpool"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = (sys.executable, "-m", *command, "cnnpool")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
 def main() -> None:
     trees = modules()
-    sizes, rooms, groups = functions(trees), private_names(trees), circles(imports(trees, lazy=True))
+    sizes, rooms, around = functions(trees), private_names(trees), circle(imports(trees, lazy=True))
     rows: list[tuple[str, object, str]] = []
     for part, (_, most_lines, most_files) in BUDGET.items():
         lines, files = weight(part)
@@ -196,7 +184,7 @@ def main() -> None:
         rows.append((f"lines of {part}", f"{lines:,}", f"at most {most_lines:,}; {files} files{few}"))
     rows += [
         ("files that run in a training", len(run_files()), f"at most {MOST_RUN_FILES}; {' '.join(RUN)}"),
-        ("circles", len(groups), "; ".join(", ".join(group) for group in groups)),
+        ("modules in a circle", len(around), ", ".join(around)),
         ("largest function (lines)", sizes[0].lines, sizes[0].name),
         (f"functions over {MOST_LINES} lines", sum(one.lines > MOST_LINES for one in sizes), ""),
         (f"functions over complexity {MOST_COMPLEX}", "", last_line(*COMPLEX)),

@@ -11,6 +11,7 @@ import pkgutil
 import re
 import types
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import DocInfo, GroupedMetadata, Predicate
@@ -51,19 +52,11 @@ def _options(entry: Callable[..., Any], left_out: tuple[str, ...]) -> dict[str, 
 
 
 def encode(hint: Any) -> Any:
-    """A type as plain data, of which ``cnnpool.schema`` makes the type again.
-
-    Raises:
-        ValueError: for a type that a configuration cannot give.
-    """
+    """A type as plain data, of which ``cnnpool.schema`` makes the type again."""
     origin, parts = get_origin(hint), get_args(hint)
     if hasattr(hint, "__metadata__"):
-        flat = [
-            one
-            for bound in hint.__metadata__
-            for one in (bound if isinstance(bound, GroupedMetadata) else [bound])
-        ]
-        return {"kind": encode(parts[0])} | dict(map(_bound, flat))
+        grouped = (bound if isinstance(bound, GroupedMetadata) else [bound] for bound in hint.__metadata__)
+        return {"kind": encode(parts[0])} | dict(map(_bound, chain.from_iterable(grouped)))
     if origin is Literal:
         return {"one_of": list(parts)}
     if origin in (Union, types.UnionType):

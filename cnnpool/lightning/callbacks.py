@@ -63,22 +63,17 @@ class ShiftInvariance(ProbeCallback):
         map_samples: int = 0,
         **options: Any,
     ):
-        measured = probe.build(
-            "invariance",
-            presets=list(presets),
-            samples=samples,
-            max_shift_px=max_shift_px,
-            map_samples=map_samples,
-        )
-        super().__init__(measured, samples=samples, **options)
+        own = {"presets": list(presets), "max_shift_px": max_shift_px, "map_samples": map_samples}
+        super().__init__(probe.build("invariance", samples=samples, **own), samples=samples, **options)
 
     def figures(
         self, network: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, result: Mapping[str, Any]
     ) -> Mapping[str, "Figure"]:
         if not (accuracy := result.get("accuracy_over_shifts")):
             return {}
-        panels = {"accuracy of shifted images": accuracy}
-        return {"maps/accuracy_over_shifts": shift_figure(panels, "accuracy")}
+        return {
+            "maps/accuracy_over_shifts": shift_figure({"accuracy of shifted images": accuracy}, "accuracy")
+        }
 
 
 class Aliasing(ProbeCallback):

@@ -74,11 +74,7 @@ class ShiftConsistency(Metric):
 
 
 class GradientSparsity(Metric):
-    """Entries of gradients that are exactly zero, divided by all entries.
-
-    Args:
-        options: options of ``torchmetrics.Metric``.
-    """
+    """Entries of gradients that are exactly zero, divided by all; ``options`` of ``torchmetrics.Metric``."""
 
     is_differentiable = False
     higher_is_better = None

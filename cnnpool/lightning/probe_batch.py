@@ -14,22 +14,14 @@ UNPACK = "pass unpack=, a function from a batch to (images, labels)"
 
 
 def first_two(batch: Any) -> tuple[Tensor, Tensor]:
-    """(images, labels): the first two items of a sequence.
-
-    Raises:
-        ValueError: if the batch is anything else.
-    """
+    """(images, labels): the first two items of a sequence; ValueError for anything else."""
     if isinstance(batch, list | tuple) and len(batch) >= 2:
         return batch[0], batch[1]
     raise ValueError(f"a batch of type {type(batch).__name__} is not (images, labels): {UNPACK}")
 
 
 def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """``images`` (N, C, H, W) unchanged, and ``labels`` (N,) as int64.
-
-    Raises:
-        ValueError: if the images are not floating-point maps, or the labels are not one class per image.
-    """
+    """``images`` (N, C, H, W) unchanged, and ``labels`` (N,) as int64; ValueError for anything else."""
     if not (isinstance(images, Tensor) and images.ndim == 4 and images.is_floating_point()):
         raise ValueError(
             f"images must be a floating-point tensor (N, C, H, W), got {described(images)}: {UNPACK}"
@@ -60,11 +52,7 @@ def described(value: Any) -> str:
 
 
 def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tuple[Tensor, Tensor] | None:
-    """Black and white, (C,) each, in images normalised by ``mean`` and ``std``; None without either.
-
-    Raises:
-        ValueError: if only one of them is given.
-    """
+    """Black and white, (C,) each, in images normalised by ``mean`` and ``std``; None without either."""
     if mean is None and std is None:
         return None
     if mean is None or std is None:
@@ -73,52 +61,35 @@ def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tupl
 
 
 class BatchCollector:
-    """The first ``samples`` images and labels of the batches added, kept on the CPU.
-
-    Args:
-        samples: number of images to collect, >= 1.
-        unpack: from a batch to (images, labels).
-
-    Raises:
-        ValueError: if ``samples`` is out of range.
-    """
+    """The first ``samples`` images and labels of the batches added, by ``unpack``, kept on the CPU."""
 
     def __init__(self, samples: int, unpack: Unpack = first_two):
         if samples < 1:
             raise ValueError(f"samples must be at least 1, got {samples}")
         self.samples = samples
         self.unpack = unpack
-        self.count = 0
-        """Number of collected images."""
         self._parts: list[tuple[Tensor, Tensor]] = []
         self._closed = False
 
-    def add(self, batch: Any) -> None:
-        """Collect the first images of ``batch``, as many as are still missing.
+    @property
+    def count(self) -> int:
+        """Number of collected images."""
+        return sum(len(images) for images, _ in self._parts)
 
-        Raises:
-            ValueError: if they are not ``measurable``.
-        """
+    def add(self, batch: Any) -> None:
+        """Collect the first images of ``batch``, as many as are missing; they must be ``measurable``."""
         missing = self.samples - self.count
         if missing > 0 and not self._closed:
-            images, labels = measurable(*self.unpack(batch))
+            images, labels = (part[:missing].detach().cpu() for part in measurable(*self.unpack(batch)))
             # A copy: loaders may reuse the memory of a batch.
-            part = images[:missing].detach().cpu().clone(), labels[:missing].detach().cpu().clone()
-            self._parts.append(part)
-            self.count += len(part[0])
+            self._parts.append((images.clone(), labels.clone()))
 
     def close(self) -> None:
         """Stop collecting if there are images: a second pass over the loader would repeat them."""
         self._closed = self.count > 0
 
     def batch(self) -> tuple[Tensor, Tensor]:
-        """Images (N, C, H, W) and labels (N,), N at most ``samples``.
-
-        Raises:
-            ValueError: if no batch was added.
-        """
-        if not self._parts:
-            raise ValueError("no batch has been seen yet: a probe needs a validation or training loader")
+        """Images (N, C, H, W) and labels (N,), N at most ``samples`` and at least 1."""
         images, labels = zip(*self._parts, strict=True)
         return torch.cat(images), torch.cat(labels)
 
@@ -129,5 +100,4 @@ class BatchCollector:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state_dict``."""
         self._parts = [state["batch"]] if state["batch"] else []
-        self.count = sum(len(images) for images, _ in self._parts)
         self._closed = state["closed"]

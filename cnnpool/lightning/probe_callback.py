@@ -10,16 +10,8 @@ from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
-from cnnpool.lightning.probe_batch import (
-    UNPACK,
-    BatchCollector,
-    Unpack,
-    described,
-    first_two,
-    measurable,
-    mixed,
-    told_ends,
-)
+from cnnpool.lightning import probe_batch
+from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, described, measurable
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.base import Result, Stages, examined, scalars
 from cnnpool.surgery.stages import named_stages, stages_of
@@ -35,10 +27,9 @@ class ProbeCallback(Callback):
     """Runs any probe after every few epochs on the same images, on the first process.
 
     The images are the first ones seen in validation, or in training if there is no validation: no image is
-    loaded twice. Weights, buffers, gradients, modes and random generators are restored, so a
-    training with the callback is bit-identical to one without it. Parameters are measured as the
-    Trainer holds them, in their precision, without autocast. Compiled modules run uncompiled
-    meanwhile.
+    loaded twice. Weights, buffers, gradients, modes and random generators are restored, so a training with
+    the callback is bit-identical to one without it. Parameters are measured as the Trainer holds them, in
+    their precision, without autocast. Compiled modules run uncompiled meanwhile.
 
     A network or batch that cannot be measured is refused before the first training step. An error in a later
     measurement gives a warning: the callback then stops measuring, and the training continues.
@@ -73,7 +64,7 @@ class ProbeCallback(Callback):
         every_epochs: int = 1,
         stages: Sequence[str] | Stages | None = None,
         network: Network | None = None,
-        unpack: Unpack = first_two,
+        unpack: Unpack = probe_batch.first_two,
         batch: Sequence[Tensor | None] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -85,7 +76,7 @@ class ProbeCallback(Callback):
         self.stages = stages
         self.network = network
         self.batch = None if batch is None else Batch(*measurable(*batch[:2]), *batch[2:])
-        self.ends = told_ends(mean, std)
+        self.ends = probe_batch.told_ends(mean, std)
         self.latest: Result = {}
         self._collected = BatchCollector(samples, unpack)
         self._from_training = self._checked = self._failed = False
@@ -110,9 +101,8 @@ class ProbeCallback(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         strategy = trainer.strategy
-        if isinstance(strategy, FSDPStrategy | ModelParallelStrategy) or getattr(
-            strategy, "zero_stage_3", False
-        ):
+        sharding = isinstance(strategy, FSDPStrategy | ModelParallelStrategy)
+        if sharding or getattr(strategy, "zero_stage_3", False):
             raise ValueError(
                 f"{type(self).__name__} needs all parameters in the first process, which "
                 f"{type(strategy).__name__} shards: use ddp, or measure a checkpoint by cnnpool probe"
@@ -132,7 +122,7 @@ class ProbeCallback(Callback):
     ) -> None:
         if not self._checked:
             images, labels = self._collected.unpack(batch)
-            if trainer.enable_validation and mixed(labels):
+            if trainer.enable_validation and probe_batch.mixed(labels):
                 # The images come from validation, which does not mix them.
                 labels = labels.argmax(1)
             self._check(trainer, pl_module, *measurable(images, labels))
@@ -250,15 +240,9 @@ class ProbeCallback(Callback):
 def check(
     probe: Probe, network: nn.Module, find: Callable[[], Stages], images: Tensor, labels: Tensor
 ) -> None:
-    """Raise unless ``probe`` can measure ``network`` on such images and labels.
+    """Raise ValueError, with the remedy, unless ``probe`` can measure ``network`` on such images and labels.
 
-    Args:
-        images: a few, (N, C, H, W), on the network's device.
-        labels: int64, N or more.
-        find: returns the stages of ``network``.
-
-    Raises:
-        ValueError: in one sentence with the remedy.
+    ``images`` are a few, on the network's device, ``labels`` as many or more; ``find`` returns the stages.
     """
     kind = type(network).__name__
     try:
@@ -266,14 +250,13 @@ def check(
             output = network(images)
     except Exception as error:
         raise ValueError(f"{kind} fails on images {described(images)}: {_line(error)}; {NETWORK}") from error
-    if not (isinstance(output, Tensor) and output.ndim == 2 and output.is_floating_point()):
-        raise ValueError(f"{kind} must return logits (N, classes), got {described(output)}: {NETWORK}")
-    classes = output.shape[1]
-    if classes < 2 or len(output) != len(images):
+    logits = isinstance(output, Tensor) and output.ndim == 2 and output.is_floating_point()
+    if not logits or output.shape[1] < 2 or len(output) != len(images):
         raise ValueError(
-            f"{kind} must return logits (N, classes) of at least two classes, got {tuple(output.shape)} for "
+            f"{kind} must return logits (N, classes) of at least two classes, got {described(output)} for "
             f"{len(images)} images: {NETWORK}"
         )
+    classes = output.shape[1]
     if labels.max() >= classes:
         raise ValueError(f"labels must be below {classes}, the classes, got {int(labels.max())}: {UNPACK}")
     stages = find()
@@ -295,14 +278,13 @@ def _line(error: Exception) -> str:
 
 def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> bool:
     """Log ``figure``; returns whether the logger supports it: TensorBoard, Weights & Biases, MLflow."""
+    experiment: Any = getattr(logger, "experiment", None)
     if hasattr(logger, "log_image"):
         logger.log_image(key=tag, images=[figure], step=step)
-        return True
-    experiment: Any = getattr(logger, "experiment", None)
-    if hasattr(experiment, "add_figure"):
+    elif hasattr(experiment, "add_figure"):
         experiment.add_figure(tag, figure, step)
-        return True
-    if hasattr(experiment, "log_figure") and hasattr(logger, "run_id"):
+    elif hasattr(experiment, "log_figure") and hasattr(logger, "run_id"):
         experiment.log_figure(logger.run_id, figure, f"{tag}_{step:06d}.png")
-        return True
-    return False
+    else:
+        return False
+    return True

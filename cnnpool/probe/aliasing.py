@@ -10,7 +10,6 @@ from cnnpool.probe.base import Batch, Probe, Result, Stages, examined, maps_of, 
 from cnnpool.probe.shift import mean_over, shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import Quantity, Shown, fraction
-from cnnpool.registry import checked
 
 PASS = 10 ** (-20 / 10)
 """A frequency passes if its power is within 20 dB of the strongest after subsampling (Ribeiro & Schon)."""
@@ -24,7 +23,6 @@ def _class(name: str, title: str, which: str, shown: Shown = "file") -> Quantity
     return fraction(f"stages.<stage>.{name}", f"frequencies {title}", text, shown=shown)
 
 
-@checked
 @dataclass(kw_only=True)
 class Aliasing(Probe):
     """Alias energy ratio, high-frequency share and Ribeiro & Schon's classes at every stage.

@@ -8,12 +8,10 @@ from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, circumstances
 from cnnpool.probe.consistency import Preset, over_all
 from cnnpool.quantity import score
-from cnnpool.registry import checked
 
 EVERY = Preset(source="every circular shift")
 
 
-@checked
 @dataclass(kw_only=True)
 class AllShifts(Probe):
     """Exact all-shifts consistency of a few images, from H * W forward passes per image.

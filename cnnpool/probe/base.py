@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import CountOrZero
 from cnnpool.quantity import Quantity, find, numbers
+from cnnpool.registry import options_of
 
 Result = dict[str, Any]
 Stages = Mapping[str, nn.Module]
@@ -58,6 +59,10 @@ class Probe(ABC):
     tried: ClassVar[bool] = True
     """Whether a training may test it on two images before the first step; False if that is slow."""
     every_epochs: CountOrZero = 0
+
+    def __post_init__(self) -> None:
+        for key, option in options_of(type(self)).items():
+            object.__setattr__(self, key, option.take(key, getattr(self, key)))
 
     def measure(
         self,

@@ -24,7 +24,6 @@ from cnnpool.bounds import Count, Seed
 from cnnpool.probe.base import Batch, Probe, Result, Stages
 from cnnpool.probe.shift import logits
 from cnnpool.quantity import score
-from cnnpool.registry import checked
 
 Severity = Annotated[int, Ge(1), Le(5)]
 CorruptionName = Literal[
@@ -47,7 +46,6 @@ ANGLE = 45
 """Largest angle of motion to the horizontal, in degrees."""
 
 
-@checked
 @dataclass(kw_only=True)
 class Corruptions(Probe):
     """Robustness to common corruptions (Hendrycks & Dietterich 2019, arXiv:1903.12261).

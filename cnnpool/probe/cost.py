@@ -29,13 +29,11 @@ from cnnpool.probe.base import (
 )
 from cnnpool.probe.shift import at_once
 from cnnpool.quantity import Quantity, count
-from cnnpool.registry import checked
 
 log = logging.getLogger(__name__)
 size = partial(count, better="lower", seeds="same")
 
 
-@checked
 @dataclass(kw_only=True)
 class Cost(Probe):
     """Parameters, FLOPs per image (pooling included), bytes saved for backward per image, and time.

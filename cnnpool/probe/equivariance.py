@@ -31,10 +31,8 @@ from cnnpool.probe.base import (
 from cnnpool.probe.shift import cross, fourier_derivative, mean_over, shift, square, with_next
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import deviation
-from cnnpool.registry import checked
 
 
-@checked
 @dataclass(kw_only=True)
 class Equivariance(Probe):
     """Equivariance error of every stage at its total stride: detects bugs and the effect of borders.
@@ -123,7 +121,6 @@ def _squared(a: Tensor, b: Tensor) -> float:
     return (a.double() - b.double()).square().flatten(1).sum(1).mean().item()
 
 
-@checked
 @dataclass(kw_only=True)
 class HeatMap(Probe):
     """Internal feature distance of every stage over a square of shifts.
@@ -207,7 +204,6 @@ def _meetings(a: int, b: int, length: int, moved: int) -> tuple[Tensor, Tensor]:
     return found
 
 
-@checked
 @dataclass(kw_only=True)
 class LieDerivative(Probe):
     """Local equivariance error of every stage, and local invariance error of the logits, under translation.

@@ -14,7 +14,6 @@ from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.shift import mean_over, parts
 from cnnpool.probe.windows import share, shares_of, stride_of, tie_rule, ties, winner_sums
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
-from cnnpool.registry import checked
 
 
 def _sparsity(where: str, title: str, of: str, zero: Shown) -> tuple[Quantity, ...]:
@@ -66,7 +65,6 @@ SPARSITY = (
 )
 
 
-@checked
 @dataclass(kw_only=True)
 class GradientRouting(Probe):
     """Sparsity, coverage, ties and winners at every stage, from the loss gradient of a batch.

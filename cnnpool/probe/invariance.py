@@ -25,7 +25,6 @@ from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName,
 from cnnpool.probe.shift import cross, mean_over, parts, predictions, shift, square, with_next
 from cnnpool.probe.windows import maximum_sampling
 from cnnpool.quantity import Quantity, deviation, fraction, score
-from cnnpool.registry import checked
 
 
 def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
@@ -53,7 +52,6 @@ def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
         yield in_files(f"presets.{name}.consistency_{end}", title, f"{text} draws where it is not exact.")
 
 
-@checked
 @dataclass(kw_only=True)
 class ShiftInvariance(Probe):
     """Consistency and accuracy of the classification under shifts, and the change of every stage.

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from cnnpool.probe.base import AtLeastTwo, Batch, Probe, Result, Stages, device_of, examined
 from cnnpool.probe.gradient_taps import adjacent_weights
 from cnnpool.quantity import Quantity, Shown, fraction
-from cnnpool.registry import checked
 
 
 def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...]:
@@ -49,7 +48,6 @@ def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...
     )
 
 
-@checked
 @dataclass(kw_only=True)
 class GradientNoise(Probe):
     """Gradient noise scale of all parameters, and of the learnt filters next to every stage.

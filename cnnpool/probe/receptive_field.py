@@ -9,13 +9,11 @@ from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
 from cnnpool.probe.shift import parts
 from cnnpool.quantity import Quantity, ratio
-from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
 """Two standard deviations of a Gaussian (Luo 2016, arXiv:1701.04128)."""
 
 
-@checked
 @dataclass(kw_only=True)
 class ReceptiveField(Probe):
     """Effective receptive field of every stage's output.

@@ -16,10 +16,8 @@ from cnnpool.bounds import Count
 from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, circumstances
 from cnnpool.probe.shift import fourier_shift, logits, shift, square
 from cnnpool.quantity import deviation, fraction, score
-from cnnpool.registry import checked
 
 
-@checked
 @dataclass(kw_only=True)
 class AdversarialShift(Probe):
     """Adversarial shift accuracy on a grid of sub-pixel circular shifts (Michaeli 2023, arXiv:2303.08085).
@@ -83,7 +81,6 @@ def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: lis
     }
 
 
-@checked
 @dataclass(kw_only=True)
 class Diagonal(Probe):
     """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
@@ -138,7 +135,6 @@ def jumps(confidences: Tensor) -> dict[str, float]:
     }
 
 
-@checked
 @dataclass(kw_only=True)
 class Sensitivity(Probe):
     """Distance of the logits of the shifted image from those of the image, over a square of shifts.

@@ -32,16 +32,9 @@ READOUTS: dict[str, type[Readout]] = {
 
 
 def build(name: str, channels: int, size: tuple[int, int], **options: Any) -> Readout:
-    """The readout called ``name`` (a stem of ``conf/readout``) for maps of ``channels`` channels.
+    """The readout called ``name``, a stem of ``conf/readout``, for maps of ``channels`` and ``size`` (H, W).
 
-    Args:
-        name: of the readout.
-        channels: of the maps, >= 1.
-        size: (H, W) of the maps.
-        options: of the readout.
-
-    Raises:
-        ValueError: for an unknown name or option, or a value out of range.
+    Raises ValueError for an unknown name or option, or a value out of range.
     """
     return registry.construct(READOUTS, "readouts", name, channels, size, **options)
 

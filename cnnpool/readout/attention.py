@@ -24,8 +24,6 @@ class AttentionPool2d(Readout):
     Departs from the MAP head of Zhai 2022 in having no feed-forward block after it.
 
     Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
         heads: number of heads, a divisor of C; null for one per 64 channels, or 1 if 64 does not divide C.
 
     Raises:
@@ -57,11 +55,7 @@ class AttentionPool2d(Readout):
 
 
 def head_count(channels: int, heads: int | None) -> int:
-    """``heads``, or one per 64 channels if null (1 if 64 does not divide ``channels``).
-
-    Raises:
-        ValueError: if the heads do not divide the channels.
-    """
+    """``heads``, or one per 64 channels if null (1 if 64 does not divide ``channels``)."""
     if heads is None:
         return channels // 64 if channels % 64 == 0 else 1
     if channels % heads:
@@ -70,16 +64,10 @@ def head_count(channels: int, heads: int | None) -> int:
 
 
 def attention_weights(query: Tensor, key: Tensor, tokens: Tensor, heads: int) -> Tensor:
-    """Attention of each head to each token, summing to 1: softmax(q_h W_k x_i/sqrt(d)).
+    """Attention of each head to each of the tokens (N, L, C), softmax(q_h W_k x_i/sqrt(d)): (N, heads, L).
 
-    Args:
-        query: (N, C), a single one per sample.
-        key: W_k, (C, C).
-        tokens: (N, L, C).
-        heads: number of heads; each takes d = C/heads entries of query and key.
-
-    Returns:
-        (N, heads, L).
+    ``query`` is one per sample, (N, C); each head takes d = C/heads entries of it and of ``key``, W_k, (C,
+    C).
     """
     head_dim = key.shape[0] // heads
     split = query.unflatten(1, (heads, head_dim)) * head_dim**-0.5
@@ -89,12 +77,9 @@ def attention_weights(query: Tensor, key: Tensor, tokens: Tensor, heads: int) ->
 
 
 def attend(weights: Tensor, tokens: Tensor, value: nn.Linear) -> Tensor:
-    """Weighted mean of the tokens' values per head, heads concatenated: (N, C).
+    """Mean of the values of tokens (N, L, C) by weights (N, heads, L) of sum 1, heads concatenated: (N, C).
 
-    Args:
-        weights: (N, heads, L), summing to 1 over L.
-        tokens: (N, L, C).
-        value: W_v and its bias, C to C; applied to the mean, which is the mean of the values.
+    ``value`` is applied to the mean of the tokens, which is the mean of the values.
     """
     heads = weights.shape[1]
     mean = weights.to(tokens.dtype) @ tokens

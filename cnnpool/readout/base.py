@@ -10,8 +10,12 @@ from cnnpool.registry import checked
 class Readout(nn.Module):
     """Feature map to vector, (N, C, H, W) -> (N, D), D = ``out_features`` known before the first batch.
 
-    Constructed as ``Name(channels, size, *, ...)`` with ``size`` the (H, W) of the map the readout will see;
-    options are keyword-only, so that the signature is the schema of the readout's YAML.
+    Constructed as ``Name(channels, size, *, ...)``; options are keyword-only, so that the signature is the
+    schema of the readout's YAML.
+
+    Args:
+        channels: C, and the length D of the vector unless said otherwise.
+        size: (H, W) of the map; unless ``any_size``, the only one accepted.
     """
 
     formula: ClassVar[str]

@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from cnnpool.readout.base import Readout
-from cnnpool.readout.gmp import Ties, global_max
+from cnnpool.readout.gmp import GlobalMaxPool2d, Ties
 
 
-class GlobalCatAvgMaxPool2d(Readout):
+class GlobalCatAvgMaxPool2d(GlobalMaxPool2d):
     """Average and maximum over all positions, concatenated: y = [mean x, max x] (Howard & Gugger 2020).
 
     Twice as many features as channels; the classifier weighs the two. The gradient is dense by the average
@@ -15,7 +14,6 @@ class GlobalCatAvgMaxPool2d(Readout):
 
     Args:
         channels: C; the vector has 2C entries, averages first (timm's order; fastai has maxima first).
-        size: (H, W) of the map; any other works too.
         ties: which of equal maxima gets the gradient: first in raster order, or split evenly.
     """
 
@@ -24,15 +22,11 @@ class GlobalCatAvgMaxPool2d(Readout):
     shift = "invariant"
 
     def __init__(self, channels: int, size: tuple[int, int], *, ties: Ties = "first"):
-        super().__init__()
-        self.channels, self.out_features = channels, 2 * channels
-        self.ties = ties
+        super().__init__(channels, size, ties=ties)
+        self.out_features = 2 * channels
 
     def flops(self, height: int, width: int) -> int:
         return self.channels * (2 * height * width - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([x.mean((2, 3)), global_max(x, self.ties)], 1)
-
-    def extra_repr(self) -> str:
-        return f"ties={self.ties!r}"
+        return torch.cat([x.mean((2, 3)), super().forward(x)], 1)

@@ -50,11 +50,7 @@ class Flatten(Readout):
 
 
 def require_size(readout: Readout, x: Tensor, size: tuple[int, int]) -> None:
-    """Raise unless ``x`` has the size that the ``readout`` was made for.
-
-    Raises:
-        ValueError: if the sizes differ; the message gives both.
-    """
+    """Raise ValueError unless ``x`` has the size that the ``readout`` was made for."""
     if x.shape[-2:] != size:
         raise ValueError(
             f"{type(readout).__name__} was made for {size[0]}x{size[1]} maps and received "

@@ -10,10 +10,6 @@ class GlobalAvgPool2d(Readout):
 
     Written as a mean, which is deterministic on every device (adaptive average pooling is not on CUDA) and
     accumulates half precision in float32.
-
-    Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
     """
 
     formula = "mean x_i"

@@ -19,8 +19,6 @@ class GlobalGeM2d(Readout):
     at least: neither a large p nor half precision overflows.
 
     Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
         p: exponent, > 0, or where it starts when learnable.
         learnable: learn p.
         per: with learnable, one p for the layer or one per channel.

@@ -15,8 +15,6 @@ class GlobalMaxPool2d(Readout):
     The gradient goes to the maximum alone, 1/(HW) of the inputs. NaN comes out as NaN.
 
     Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
         ties: which of equal maxima gets the gradient: first in raster order (the rule of torch's
             AdaptiveMaxPool2d), or split evenly (the rule of torch.amax, and of timm's fast pooling).
     """
@@ -34,12 +32,7 @@ class GlobalMaxPool2d(Readout):
         return self.channels * (height * width - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return global_max(x, self.ties)
+        return x.flatten(2).max(2).values if self.ties == "first" else x.amax((2, 3))
 
     def extra_repr(self) -> str:
         return f"ties={self.ties!r}"
-
-
-def global_max(x: Tensor, ties: Ties) -> Tensor:
-    """Maximum over H and W, (N, C, H, W) -> (N, C); ``ties`` as for ``GlobalMaxPool2d``."""
-    return x.flatten(2).max(2).values if ties == "first" else x.amax((2, 3))

@@ -17,8 +17,6 @@ class GlobalLogSumExpPool2d(Readout):
     subtracted: no finite activation overflows.
 
     Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
         r: sharpness, > 0, in units of 1/activation, or where it starts when learnable.
         learnable: learn r.
         per: with learnable, one r for the layer or one per channel.

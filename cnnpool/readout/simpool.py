@@ -20,8 +20,6 @@ class SimPool2d(Readout):
     Powers are taken in float32 at least.
 
     Args:
-        channels: C, and the length of the vector.
-        size: (H, W) of the map; any other works too.
         gamma: exponent of the generalised mean, > 0; null for the plain weighted mean. The authors have
             published a ResNet-50 with 2 and a ViT with 1.25.
         heads: number of heads, a divisor of C; 1 in the paper.

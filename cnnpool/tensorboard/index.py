@@ -56,29 +56,21 @@ class Watched(Generic[Content]):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies.
-
-    Args:
-        version: changes whenever anything changes.
-        results: changes whenever a finished run is added, removed or changed.
-        runs: each with its folder below the root.
-        changed: folder -> last modification time of its files, in seconds since 1970.
-    """
+    """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies."""
 
     version: int
+    """Changes whenever anything changes."""
     results: int
+    """Changes whenever a finished run is added, removed or changed."""
     runs: tuple[Run, ...]
     changed: dict[Path, float]
+    """Folder -> last modification time of its files, in seconds since 1970."""
     sweeps: tuple[Watched[Plan], ...] = ()
     studies: tuple[Watched[Live], ...] = ()
 
 
 class Index:
-    """Follows the runs below ``root``; thread-safe.
-
-    Args:
-        root: TensorBoard's log folder; it may be created later.
-    """
+    """Follows the runs below ``root``, TensorBoard's log folder, which may be created later; thread-safe."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -209,12 +201,12 @@ def _watched(
     known = {(one.path, one.signature): one for one in before}
     now = []
     for path, signature in [(one.path, one.signature) for one in every if one.kind == kind]:
-        if old := known.get((path, signature)):
-            now.append(replace(old, lives=lives(path)))
-            continue
-        try:
-            now.append(Watched(path, signature, lives(path), read(path)))
-        except DamagedError as error:
-            reason = f"{error.reason or error}: delete it"
-            now.append(Watched(path, signature, lives(path), reason=reason))
+        one = known.get((path, signature))
+        if not one:
+            one = Watched(path, signature, False)
+            try:
+                one = replace(one, content=read(path))
+            except DamagedError as error:
+                one = replace(one, reason=f"{error.reason or error}: delete it")
+        now.append(replace(one, lives=lives(path)))
     return tuple(now)

@@ -27,27 +27,24 @@ from cnnpool.tables import Column
 from cnnpool.tensorboard.index import Snapshot, Watched
 from cnnpool.tensorboard.view import View, asked, unreadable
 
-DEPTH = 4
-"""Most levels of folders below the root whose runs can be viewed separately."""
+# Most levels of folders below the root whose runs can be viewed separately, most planned jobs listed by
+# name, and most values of a setting offered as filters.
+DEPTH, MOST, MOST_VALUES = 4, 60, 24
 WAITING, LEFT = "waiting", "not started"
 STATES = ("done", "running", WAITING, "failed", "unfinished", LEFT, "damaged")
-MOST = 60
-"""Most planned jobs that are listed by name."""
 Waiting = Mapping[Path, tuple[str, Sequence[str]]]
 """Folder -> waiting or not started, and the job's own overrides."""
-MOST_VALUES = 24
-"""Most values of a setting offered as filters."""
 
 
 def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
     """Counts by state, the unfinished and planned runs, and the folders with several runs."""
     waiting = planned(now.sweeps, (run.folder for run in now.runs))
     begun = [_job(run, root, now.changed.get(run.folder, 0.0)) for run in now.runs if not run.found]
-    watched = [(one.path, one.reason) for one in now.sweeps] + [(one.path, one.reason) for one in now.studies]
+    watched: list[Watched[Any]] = [*now.sweeps, *now.studies]
     damaged = [
-        {"folder": below(path, root), "state": "damaged", "reason": reason}
-        for path, reason in watched
-        if reason
+        {"folder": below(one.path, root), "state": "damaged", "reason": one.reason}
+        for one in watched
+        if one.reason
     ]
     counts = Counter([run.state for run in now.runs] + [state for state, _ in waiting.values()])
     counts["damaged"] += len(damaged)
@@ -137,20 +134,15 @@ def _study(study: Watched[Live], live: Live, root: Path) -> dict[str, Any]:
 
 
 def pieces(view: View, root: Path) -> dict[str, Any]:
-    """Everything that the page shows of a view except its figures.
-
-    Args:
-        view: the view to show.
-        root: the log folder, below which the runs are named.
-    """
+    """Everything that the page shows of a view except its figures; runs are named below ``root``."""
     comparison = view.compared.comparison
-    found: dict[str, Any] = {
+    return {
         "refusal": view.compared.refusal,
         "differing": view.compared.differing,
         "settings": _settings([run for run in view.runs if run.found]),
         "colours": _colours(view.palette),
+        **(_compared(comparison, root) if comparison else {}),
     }
-    return found | (_compared(comparison, root) if comparison else {})
 
 
 def _compared(comparison: Comparison, root: Path) -> dict[str, Any]:
@@ -207,7 +199,6 @@ def _tables(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _definition(measure: Measure) -> str:
-    """The definition of ``measure``; empty if it has none."""
     return next((definition for _, definition in defined([measure.quantity])), "")
 
 
@@ -232,12 +223,13 @@ def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
     every = dict.fromkeys(key for run in done for key in run.settings)
     rooms = () if logged(done) else NAMED
     keys = dict.fromkeys([*rooms, "seed", *every])
-    found = []
-    for key in (one for one in keys if one not in SILENT and not one.endswith(".name")):
-        values = dict.fromkeys(text_at(run, key) for run in done)
-        if key in rooms or len(values) > 1:
-            found.append({"key": key, "values": list(values)[:MOST_VALUES], "groups": key != "seed"})
-    return found
+    shown = [key for key in keys if key not in SILENT and not key.endswith(".name")]
+    found = {key: list(dict.fromkeys(text_at(run, key) for run in done)) for key in shown}
+    return [
+        {"key": key, "values": values[:MOST_VALUES], "groups": key != "seed"}
+        for key, values in found.items()
+        if key in rooms or len(values) > 1
+    ]
 
 
 def _colours(palette: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -106,10 +106,10 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def jobs(self, request: Request) -> Response:
         """The states of all runs, unless nothing has changed since the page's version."""
         now = self.index.snapshot()
-        head = {"version": now.version, "results": now.results}
-        if request.args.get("version") == str(now.version):
-            return _json(head)
-        return _json(head | {"root": self.index.root.name} | jobs(now, self.index.root))
+        head: dict[str, Any] = {"version": now.version, "results": now.results}
+        if request.args.get("version") != str(now.version):
+            head |= {"root": self.index.root.name, **jobs(now, self.index.root)}
+        return _of_json(_text(head))
 
     def comparison(self, request: Request) -> Response:
         """The comparison selected by the controls, without its figures."""
@@ -123,9 +123,10 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def figure(self, request: Request) -> Response:
         """One figure with its caption; null if the runs have no numbers for it."""
-        if (drawn := self._drawn(request)) is None:
-            return _json({"svg": None})
-        return _json({"caption": drawn.caption, "svg": base64.b64encode(drawn.svg).decode("ascii")})
+        found: dict[str, Any] = {"svg": None}
+        if drawn := self._drawn(request):
+            found = {"caption": drawn.caption, "svg": base64.b64encode(drawn.svg).decode("ascii")}
+        return _of_json(_text(found))
 
     def svg(self, request: Request) -> Response:
         """One figure as a file."""
@@ -148,12 +149,9 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         wanted = query(arguments)
         found = self._view(now, wanted)
         comparison, stage = found.compared.comparison, arguments.get("stage") or ""
-        asked = Asked(
-            chosen(arguments, "name", FIGURES),
-            chosen(arguments, "theme", THEMES),
-            stage if comparison and stage in stages_of(comparison) else "",
-            arguments.get("seeds") == "1",
-        )
+        stage = stage if comparison and stage in stages_of(comparison) else ""
+        name, theme = chosen(arguments, "name", FIGURES), chosen(arguments, "theme", THEMES)
+        asked = Asked(name, theme, stage, arguments.get("seeds") == "1")
         # Unfinished runs appear only in the learning curves.
         version = now.version if asked.name == LEARNING else now.results
         paint = partial(self._painted, found, asked)
@@ -199,10 +197,6 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 def _file(name: str, content: bytes) -> Answer:
     kind = TYPES[Path(name).suffix]
     return lambda request: Response(content, content_type=f"{kind}; charset=utf-8", headers=HEADERS)
-
-
-def _json(content: Mapping[str, Any]) -> Response:
-    return _of_json(_text(content))
 
 
 def _of_json(text: bytes) -> Response:

@@ -1,6 +1,7 @@
 """A comparison of the current runs, with the unfinished ones listed under their choices."""
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,9 +23,6 @@ from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 METRIC = "test.accuracy"
 ROOMS = ("pool", "readout", "model")
 Arguments = MultiDict[str, str]
-"""The arguments of a URL: a name may occur more than once."""
-INHERIT = "inherit"
-"""The operator of a stage without its own one."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +103,10 @@ def view(
     palette: Callable[[Sequence[str]], Palette],
     once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
 ) -> View:
-    """The view of ``runs`` for ``query``.
+    """The view of ``runs``, in any state, for ``query``, the controls.
 
-    Args:
-        runs: in any state.
-        query: the controls.
-        palette: the colours of the choices that the given keys form.
-        once: returns the comparison by these keys, calling the function only if it is not cached.
+    ``palette`` gives the colours of the choices that keys form; ``once`` the comparison by these keys, for
+    which it calls the function only if it is not cached.
     """
     begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and _wanted(run, query)]
@@ -140,10 +135,9 @@ def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
     try:
         found = compare(done, by=by, where=query.where, metric=metric, against=against, allow=query.allow)
         return Compared(found)
-    except DifferentRunsError as error:
-        return Compared(refusal=str(error), differing=error.values)
     except ValueError as error:
-        return Compared(refusal=str(error))
+        differing = error.values if isinstance(error, DifferentRunsError) else {}
+        return Compared(refusal=str(error), differing=differing)
 
 
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
@@ -170,15 +164,15 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
     rows = comparison.rows if comparison else []
     own = [list(row.choice.runs.values()) for row in rows]
     named = {key(some[0]): row.choice.label for some, row in zip(own, rows, strict=True)}
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in begun:
-        groups.setdefault(key(run), []).append(run)
+        groups[key(run)].append(run)
     new = [one for one in groups if one not in named]
     every = labels([*own, *(groups[one] for one in new)], by) if own or new else []
     named |= dict(zip(new, every[len(own) :], strict=True))
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[Run]] = defaultdict(list)
     for one, some in groups.items():
-        found.setdefault(named[one], []).extend(some)
+        found[named[one]] += some
     return found
 
 
@@ -188,7 +182,8 @@ def asked(folder: Path) -> Results | None:
     overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")
     try:
         own = (settings.get("stage") or {}).items()
-        stages = {stage: node for stage, node in own if node["name"] != INHERIT}
+        # An operator of its own, not the run's.
+        stages = {stage: node for stage, node in own if node["name"] != "inherit"}
         named = {name: settings[name] for name in (*NAMED, "seed", "fit")}
         return from_json({"schema": SCHEMA, **named, "stages": stages, "overrides": overrides or []})
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -1,8 +1,11 @@
 """Rows of the suites that measure whole runs: in the terminal, and as a table of the documentation."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from cnnpool import tables
+
+T = TypeVar("T")
 
 TITLES = {
     "kernels": "Training with our kernels and without",
@@ -31,8 +34,7 @@ READ = {
     "networks": "A training step is forward and backward of a batch of 8 at 224 pixels, channels last, "
     "without the optimiser. timm's filters stand where ours do, after the same convolutions. A strided "
     "convolution that becomes one of stride 1 and a filter costs more by itself, on both sides. Peak memory "
-    "is that of a fresh process, above the network and the batch. The file `networks.json` has the time of "
-    "pooling and filters alone.",
+    "is that of a fresh process, above the network and the batch.",
     "start": "Seconds to the end of a process, or until it has written its first step.",
     "sweep": "The bound is the time that one process on one core takes for the sweep, divided by the "
     "cores: several processes gain what one loses when it shares its cores within a small "
@@ -43,13 +45,7 @@ WIDTHS, WORDS = (44, 10, 10, 7, 7, 15, 12), {0, 3, 5, 6}
 
 
 class Wanted(NamedTuple):
-    """A target.
-
-    Args:
-        limit: the least that is wanted, or the most.
-        most: whether it is the most.
-        unit: of our own figure, if that is meant; else it is the ratio to the rival's.
-    """
+    """A target: the least, or the ``most``, of our own figure if that has a ``unit``, else of the ratio."""
 
     limit: float
     most: bool = False
@@ -67,15 +63,7 @@ class Wanted(NamedTuple):
 def row(
     case: str, unit: str, ours: float, rival: float, against: str, ratio: dict, wanted: Wanted | None = None
 ) -> dict[str, Any]:
-    """One figure of ours beside a rival's.
-
-    Args:
-        case: what is measured.
-        unit: of ``ours`` and ``rival``.
-        against: who the rival is.
-        ratio: median and quartiles over turns, as ``cnnpool.bench.measure.ratio`` gives them.
-        wanted: the target, if there is one.
-    """
+    """One figure of ours beside a rival's, with their ratio by ``cnnpool.bench.measure.ratio``."""
     figures = {"ours": ours, "rival": rival, "unit": unit, "ratio": ratio}
     target = {"wanted": str(wanted), "reached": wanted.reached(ours, ratio["median"])} if wanted else {}
     return {"case": case, "against": against, **figures, **target}
@@ -101,15 +89,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    ratio = row["ratio"]
-    return (
-        row["case"],
-        f"{row['ours']:.4g}",
-        f"{row['rival']:.4g} ({row['against']})",
-        row["unit"],
-        f"**{ratio['median']:.3g}** ({ratio['q1']:.3g} to {ratio['q3']:.3g}, {ratio['n']})",
-        _target(row),
-    )
+    ratio, rival = row["ratio"], f"{row['rival']:.4g} ({row['against']})"
+    spread = f"**{ratio['median']:.3g}** ({ratio['q1']:.3g} to {ratio['q3']:.3g}, {ratio['n']})"
+    return row["case"], f"{row['ours']:.4g}", rival, row["unit"], spread, _target(row)
 
 
 def _target(row: dict[str, Any]) -> str:
@@ -120,18 +102,24 @@ def _target(row: dict[str, Any]) -> str:
 
 def section(results: dict[str, Any]) -> str:
     """One results file as a section of docs/performance.md."""
-    suite = results["suite"]
+    suite, machine = results["suite"], results["machine"]
     # The parts of a whole are for who reads the file.
     rows = [row for row in results["rows"] if not row["case"].endswith(" alone")]
-    return f"## {TITLES[suite]}\n\n{setting(results)}\n{READ[suite]}\n\n{table(rows)}"
-
-
-def setting(results: dict[str, Any]) -> str:
-    """The run of a benchmark: what, where and when."""
-    machine = results["machine"]
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
-    return (
+    setting = (
         f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {machine['processor']}, "
-        f"{machine['cores']} cores, {threads}, torch {machine['torch']}, load average {machine['load']} at "
-        f"the end.\n"
+        f"{machine['cores']} cores, {machine['threads']} thread{'s' * (machine['threads'] > 1)}, torch "
+        f"{machine['torch']}, load average {machine['load']} at the end.\n"
     )
+    return f"## {TITLES[suite]}\n\n{setting}\n{READ[suite]}\n\n{table(rows)}"
+
+
+def in_turn(speeds: dict[str, Callable[[], T]], repeat: int) -> dict[str, list[T]]:
+    """The values of each of ``speeds``, ``repeat`` times, one after the other and back again."""
+    said: dict[str, list[T]] = {name: [] for name in speeds}
+    for turn in range(-1, repeat):
+        for name in list(speeds)[:: 1 if turn % 2 else -1]:
+            speed = speeds[name]()
+            # The first turn warms up: it compiles kernels, reads files and grows the heap.
+            if turn >= 0:
+                said[name].append(speed)
+    return said

@@ -11,13 +11,9 @@ Found = tuple[Results, dict[str, Any]]
 
 
 class Line(NamedTuple):
-    """A row of the table.
+    """A row of the table, found in the results files; of a cost ``least`` is better, not most.
 
-    Args:
-        what: in plain words.
-        find: where it stands in the results files, if they have it.
-        least: whether less than 1 is better: a cost, not a gain.
-        figure: which of the row's; None for the ratio to the rival's.
+    ``figure`` is which of the row's is shown; None for the ratio to the rival's.
     """
 
     what: str
@@ -31,13 +27,10 @@ def _operator(
 ) -> Callable[[list[Results]], Found | None]:
     def find(files: list[Results]) -> Found | None:
         for results in files:
-            if results["suite"] != "pool" or operators.is_gpu(results):
-                continue
-            if results["machine"]["threads"] != threads:
-                continue
-            row = operators.find([results], name, layout, dtype)
-            if row and operators.is_plain(results) == plain:
-                return results, row
+            if results["suite"] == "pool" and results["machine"]["threads"] == threads:
+                row = operators.find([results], name, layout, dtype)
+                if row and operators.is_plain(results) == plain and not operators.is_gpu(results):
+                    return results, row
         return None
 
     return find
@@ -60,10 +53,10 @@ LINES = (
     *(
         Line(
             f"a training of `convnet` on MNIST's size with {name} pooling",
-            _case("kernels", f"{ROWS}{name}, {said}"),
+            _case("kernels", f"{ROWS}{name}, {n}"),
         )
         for name in ("max", "max_blur")
-        for said in ("1 thread", "2 threads")
+        for n in ("1 thread", "2 threads")
     ),
     Line(f"max pooling 2/2 of {SHAPE}, in training", _operator("max 2/2")),
     Line("the same on two threads", _operator("max 2/2", threads=2)),
@@ -120,11 +113,8 @@ def singles(files: list[Results]) -> str:
             faults = f", {one['page_faults']:,.0f} page faults" if "page_faults" in one else ""
             parts.append(f"{who} {one['median_ms']:.1f} ms (90th percentile {one['p90_ms']:.1f}){faults}")
         said.append(f"on {threads} thread{'s' * (threads > 1)}: {'; '.join(parts)}")
-    return (
-        f"A single call of max pooling 2/2 of {SHAPE} in a plain script, {'; '.join(said)}.\n\n"
-        if said
-        else ""
-    )
+    text = f"A single call of max pooling 2/2 of {SHAPE} in a plain script, {'; '.join(said)}.\n\n"
+    return text if said else ""
 
 
 def _threads(results: Results, row: dict[str, Any]) -> int:

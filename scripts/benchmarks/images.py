@@ -4,13 +4,13 @@ import io
 import logging
 import os
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +21,7 @@ from torch.nn import functional as F
 
 from cnnpool import data
 from cnnpool.bench.measure import ratio
-from scripts.benchmarks.figures import Wanted, row
-from scripts.benchmarks.loops import in_turn
+from scripts.benchmarks.figures import Wanted, in_turn, row
 
 PHOTO = (375, 500)
 """(H, W) of ImageNet's most common photographs."""
@@ -31,34 +30,25 @@ DISTINCT = 32
 
 @dataclass(frozen=True)
 class Case:
-    """A network, and the images that it gets.
-
-    Args:
-        title: in the table.
-        arch: of torchvision; empty for a linear layer on the mean colour, which never keeps images waiting.
-        size, resize: pixels of H and W, cut out anywhere and brought to.
-        batch_size: images of a step.
-        second: the least ratio that is wanted in the second epoch; in the first it is 1.
-    """
+    """A network, and the images that it gets: ``size`` pixels, cut out anywhere of ``resize``."""
 
     title: str
     arch: str
+    """Of torchvision; empty for a linear layer on the mean colour, which never keeps images waiting."""
     size: int = 224
     resize: int = 256
     batch_size: int = 32
     second: float = 1
+    """The least ratio that is wanted in the second epoch; in the first it is 1."""
 
 
 CASES = (Case("no network to speak of", "", second=2), Case("mobilenet_v3_small", "mobilenet_v3_small"))
 
 
 class Measured(NamedTuple):
-    """Two epochs of training.
+    """Images per second of two epochs, the first from the first look at the folder on.
 
-    Args:
-        first: images per second from the first look at the folder on.
-        second: images per second of the second epoch.
-        waiting: share of the second epoch in which the network waited for images, 0..1.
+    ``waiting`` is the share of the second in which the network waited for images, 0..1.
     """
 
     first: float
@@ -67,12 +57,7 @@ class Measured(NamedTuple):
 
 
 def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
-    """Every row of the suite.
-
-    Args:
-        images: photographs in the folder; at least a batch.
-        repeat: turns.
-    """
+    """Every row of the suite, for so many photographs, at least a batch."""
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -87,25 +72,17 @@ def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
 
 
 def _rows(case: Case, found: dict[str, list[Measured]]) -> Iterator[dict[str, Any]]:
-    rival = found.pop("rival")
-    titles = {
-        "first": "first epoch, images/s",
-        "second": "second epoch, images/s",
-        "waiting": "share of waiting",
+    rival, against = found.pop("rival"), "ImageFolder and DataLoader"
+    kinds = {
+        "first": ("first epoch, images/s", "1/s", Wanted(1)),
+        "second": ("second epoch, images/s", "1/s", Wanted(case.second)),
+        "waiting": ("share of waiting", "", None),
     }
-    wanted = {"first": Wanted(1), "second": Wanted(case.second)}
     for place, measured in found.items():
-        for key, title in titles.items():
+        for key, (title, unit, wanted) in kinds.items():
             mine, theirs = ([getattr(one, key) for one in turns] for turns in (measured, rival))
-            yield row(
-                f"{case.title}, {title}: from {place}",
-                "" if key == "waiting" else "1/s",
-                statistics.median(mine),
-                statistics.median(theirs),
-                "ImageFolder and DataLoader",
-                ratio(mine, theirs),
-                wanted.get(key),
-            )
+            figures = median(mine), median(theirs), against, ratio(mine, theirs)
+            yield row(f"{case.title}, {title}: from {place}", unit, *figures, wanted)
 
 
 def write_photos(root: Path, count: int) -> None:
@@ -135,16 +112,8 @@ def _photo(seed: int) -> bytes:
 def ours(case: Case, root: Path, *, stream: bool) -> Callable[[int], Iterable]:
     """Batches of an epoch, by its number, of a folder whose images were not decoded before."""
     shutil.rmtree(root / ".cnnpool-cache", ignore_errors=True)
-    dataset = data.build(
-        "image_folder",
-        root=str(root),
-        size=case.size,
-        resize=case.resize,
-        flip=True,
-        val_size=0,
-        batch_size=case.batch_size,
-        stream=stream,
-    )
+    images = {"root": str(root), "size": case.size, "resize": case.resize, "flip": True, "val_size": 0}
+    dataset = data.build("image_folder", batch_size=case.batch_size, stream=stream, **images)
     batches = dataset.train_loader()
 
     def epoch(number: int) -> Iterable:
@@ -168,13 +137,9 @@ def torchvisions(case: Case, root: Path) -> Callable[[int], Iterable]:
             transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ]
     )
+    files, workers = datasets.ImageFolder(str(root / "train"), transform), os.cpu_count() or 1
     loader = torch.utils.data.DataLoader(
-        datasets.ImageFolder(str(root / "train"), transform),
-        case.batch_size,
-        shuffle=True,
-        drop_last=True,
-        num_workers=os.cpu_count() or 1,
-        persistent_workers=True,
+        files, case.batch_size, True, drop_last=True, num_workers=workers, persistent_workers=True
     )
     return lambda number: loader
 

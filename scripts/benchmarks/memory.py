@@ -1,12 +1,12 @@
 """The suite of memory: a run on a folder of photographs that need more memory than it may take."""
 
 import io
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,7 @@ TRAIN += [f"model=torchvision:{NETWORK}"]
 
 
 def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
-    """Peak memory of whole runs: the first of a turn decodes all photographs, the second finds them decoded.
-
-    Args:
-        images: photographs to train on.
-        repeat: turns.
-    """
+    """Peak memory of whole runs: the first of a turn decodes the photographs, the second finds them so."""
     pixels = images * SIZE * SIZE * 3 / MIB
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "photos")
@@ -63,7 +58,7 @@ def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
     for title, ours in peaks.items():
         wanted = Wanted(MOST_MIB, most=True, unit="MiB")
         figures = ratio(ours, [pixels] * repeat)
-        yield row(title, "MiB", statistics.median(ours), pixels, "the pixels alone", figures, wanted)
+        yield row(title, "MiB", median(ours), pixels, "the pixels alone", figures, wanted)
 
 
 def write_photos(root: Path, images: int) -> None:
@@ -89,11 +84,7 @@ def _photo(generator: np.random.Generator) -> bytes:
 
 
 def peak(arguments: list[str], folder: Path) -> float:
-    """MiB that ``cnnpool train`` held at most, code and libraries included.
-
-    Raises:
-        subprocess.CalledProcessError: if the run fails.
-    """
+    """MiB that ``cnnpool train`` held at most, code and libraries included."""
     watched = [sys.executable, "-c", WATCH, sys.executable, *PROGRAM, *arguments]
     done = subprocess.run(watched, cwd=folder, env=environment(), check=True, stdout=subprocess.PIPE)
     # Linux counts in KiB.

@@ -1,11 +1,12 @@
 """The suite of published networks: what filters cost in a step, ours and timm's in the same places."""
 
-import multiprocessing
-import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -14,25 +15,20 @@ from torch.nn import functional as F
 
 from cnnpool import pool, swap
 from cnnpool.bench.measure import ratio
-from scripts.benchmarks.figures import Wanted, row
-from scripts.benchmarks.loops import in_turn
+from scripts.benchmarks.figures import Wanted, in_turn, row
 
 SIZE, BATCH = 224, 8
 FEW = 2
 """Turns of what hardly varies, and takes a process each."""
-SIDES = ("published", "ours", "timm")
-POOLING = (nn.MaxPool2d, pool.MaxBlurPool2d, pool.BlurPool2d)
+SIDES = {"published": "as published", "ours": "with ours", "timm": "with timm's"}
+FILTERS = (pool.MaxBlurPool2d, pool.BlurPool2d)
 MIB = 2**20
 
 
 class Case(NamedTuple):
-    """A network, and where filters go in it.
+    """A network of timm, and operators with the kind of module that they replace or follow.
 
-    Args:
-        title: in the table.
-        arch: of timm.
-        swaps: operators, each with the kind of module that it replaces or follows.
-        most: the most that a training step may cost, beside the network as published.
+    ``most`` is the most that a training step may cost, beside the network as published.
     """
 
     title: str
@@ -41,65 +37,43 @@ class Case(NamedTuple):
     most: float | None = None
 
 
+POOL, CONV = ("max_blur", "pool"), ("blur", "conv")
 CASES = (
-    Case("ResNet-18, max_blur in place of its max pooling", "resnet18", (("max_blur", "pool"),), 1.05),
-    Case(
-        "ResNet-18, and blur after its strided convolutions",
-        "resnet18",
-        (("max_blur", "pool"), ("blur", "conv")),
-    ),
-    Case(
-        "EfficientNet-Lite0, blur after its strided convolutions",
-        "tf_efficientnet_lite0",
-        (("blur", "conv"),),
-    ),
+    Case("ResNet-18, max_blur in place of its max pooling", "resnet18", (POOL,), 1.05),
+    Case("ResNet-18, and blur after its strided convolutions", "resnet18", (POOL, CONV)),
+    Case("EfficientNet-Lite0, blur after its strided convolutions", "tf_efficientnet_lite0", (CONV,)),
 )
 
 
-class Phase(NamedTuple):
-    """A part of a network's life that is timed: a training step, or inference."""
-
-    title: str
-    trains: bool
-
-
-PHASES = (Phase("training step", True), Phase("inference", False))
-
-
 def rows(repeat: int) -> Iterator[dict[str, Any]]:
-    """Every row of the suite.
-
-    Args:
-        repeat: turns.
-    """
+    """Every row of the suite."""
     for case in CASES:
         networks = {side: network(case, side) for side in SIDES}
-        for phase in PHASES:
-            yield from _times(case, phase, networks, repeat)
+        for trains in (True, False):
+            yield from _times(case, networks, repeat, trains=trains)
         yield from _peaks(case)
 
 
-def _times(case: Case, phase: Phase, networks: dict[str, nn.Module], repeat: int) -> Iterator[dict[str, Any]]:
-    calls: dict[str, Callable[[], float]] = {}
-    for side, net in networks.items():
-        net.train(phase.trains)
-        calls[side] = partial(_seconds, step(net, trains=phase.trains))
-        calls[f"{side}, pooling alone"] = partial(_seconds, pooling_alone(net, trains=phase.trains))
+def _times(
+    case: Case, networks: dict[str, nn.Module], repeat: int, *, trains: bool
+) -> Iterator[dict[str, Any]]:
+    calls = {
+        side: partial(_seconds, step(net.train(trains), trains=trains)) for side, net in networks.items()
+    }
     found = in_turn(calls, repeat)
-    wanted = Wanted(case.most, most=True) if case.most and phase.trains else None
-    title = f"{case.title}: {phase.title}"
-    yield _row(title, found["ours"], found["published"], "as published", wanted)
-    yield _row(f"{title} with timm's", found["timm"], found["published"], "as published")
-    for side in SIDES:
-        named = {"published": "as published", "ours": "with ours", "timm": "with timm's"}[side]
-        alone = found[f"{side}, pooling alone"]
-        yield _row(f"{title} {named}, pooling and filters alone", alone, found[side], "the whole")
+    wanted = Wanted(case.most, most=True) if case.most and trains else None
+    title = f"{case.title}: {'training step' if trains else 'inference'}"
+    yield _row(title, found["ours"], found["published"], wanted)
+    yield _row(f"{title} with timm's", found["timm"], found["published"])
 
 
-def _row(
-    title: str, ours: list[float], rival: list[float], against: str, wanted: Wanted | None = None
-) -> dict[str, Any]:
-    figures = 1e3 * statistics.median(ours), 1e3 * statistics.median(rival), against, ratio(ours, rival)
+def _row(title: str, ours: list[float], rival: list[float], wanted: Wanted | None = None) -> dict[str, Any]:
+    figures = (
+        1e3 * median(ours),
+        1e3 * median(rival),
+        "as published",
+        ratio(ours, rival),
+    )
     return row(title, "ms", *figures, wanted)
 
 
@@ -107,15 +81,11 @@ def _peaks(case: Case) -> Iterator[dict[str, Any]]:
     if not Path("/proc/self/clear_refs").exists():
         return
     found = in_turn({side: partial(peak, case, side) for side in SIDES}, FEW)
-    for side, named in (("ours", "with ours"), ("timm", "with timm's")):
-        yield row(
-            f"{case.title}: peak memory of a training step {named}",
-            "MiB",
-            statistics.median(found[side]),
-            statistics.median(found["published"]),
-            "as published",
-            ratio(found[side], found["published"]),
-        )
+    rival = found["published"]
+    for side in ("ours", "timm"):
+        figures = median(found[side]), median(rival), "as published"
+        title = f"{case.title}: peak memory of a training step {SIDES[side]}"
+        yield row(title, "MiB", *figures, ratio(found[side], rival))
 
 
 def network(case: Case, side: str) -> nn.Module:
@@ -139,7 +109,7 @@ def _as_timm_has_it(net: nn.Module) -> None:
     def note(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         channels[module] = inputs[0].shape[1]
 
-    ours = {name: m for name, m in net.named_modules() if isinstance(m, POOLING[1:])}
+    ours = {name: m for name, m in net.named_modules() if isinstance(m, FILTERS)}
     outer = {name: m for name, m in ours.items() if name.rpartition(".")[0] not in ours}
     hooks = [module.register_forward_hook(note) for module in outer.values()]
     net.eval()(torch.zeros(1, 3, SIZE, SIZE))
@@ -173,36 +143,6 @@ def step(net: nn.Module, *, trains: bool) -> Callable[[], None]:
     return train if trains else infer
 
 
-def pooling_alone(net: nn.Module, *, trains: bool) -> Callable[[], None]:
-    """A call of the pooling modules and filters of ``net`` alone, on the maps that a batch brings them."""
-    met: list[tuple[nn.Module, Tensor, Tensor]] = []
-
-    def note(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        met.append((module, inputs[0].detach().clone().requires_grad_(trains), torch.ones_like(output)))
-
-    from timm.layers.blur_pool import BlurPool2d
-
-    found = [(name, m) for name, m in net.named_modules() if isinstance(m, (*POOLING, BlurPool2d))]
-    names = {name for name, _ in found}
-    hooks = [m.register_forward_hook(note) for name, m in found if name.rpartition(".")[0] not in names]
-    images, _ = _batch()
-    with torch.no_grad():
-        net(images)
-    for hook in hooks:
-        hook.remove()
-
-    def train() -> None:
-        for module, x, grad in met:
-            torch.autograd.grad(module(x), x, grad)
-
-    def infer() -> None:
-        with torch.inference_mode():
-            for module, x, _ in met:
-                module(x)
-
-    return train if trains else infer
-
-
 def _batch() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(BATCH, 3, SIZE, SIZE, generator=generator)
@@ -217,9 +157,8 @@ def _seconds(call: Callable[[], None]) -> float:
 
 def peak(case: Case, side: str) -> float:
     """MiB by which the peak of two training steps lies above a process that holds network and batch."""
-    with multiprocessing.get_context("spawn").Pool(1) as one:
-        found: float = one.apply(_peak, (case, side))
-    return found
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_peak, case, side).result()
 
 
 def _peak(case: Case, side: str) -> float:

@@ -1,13 +1,13 @@
 """The suite of starting: the time from a command to its output, in separate processes."""
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from cnnpool.bench.measure import ratio
@@ -57,21 +57,14 @@ Trainer(accelerator="cpu", logger=False).fit(Net(), DataLoader(images, batch_siz
 
 
 class Start(NamedTuple):
-    """One command.
-
-    Args:
-        arguments: of Python.
-        wanted: seconds to its end.
-        status: that it ends with.
-        until: to the first byte of this file instead, when the process is killed.
-        rival: arguments of Python, too.
-        against: the rival in words.
-    """
+    """One command, and its rival: arguments of Python."""
 
     arguments: list[str]
     wanted: float
+    """Seconds to its end."""
     status: int = 0
     until: str = ""
+    """To the first byte of this file instead, when the process is killed."""
     rival: list[str] = TORCH
     against: str = "import torch"
 
@@ -84,11 +77,7 @@ STARTS = {
     "a rate out of range": Start(["-m", "cnnpool", "train", "fit.lr=-1"], 0.7, 2),
     "a window out of range": Start(["-m", "cnnpool", "train", "pool.kernel_size=0"], 0.7, 2),
     "to the first training step": Start(
-        [*ONE_STEP, *WRITE_STEPS],
-        3.0,
-        until=STEPS,
-        rival=["-c", SCRIPT],
-        against="Lightning, torchmetrics",
+        [*ONE_STEP, *WRITE_STEPS], 3.0, 0, STEPS, ["-c", SCRIPT], "Lightning, torchmetrics"
     ),
     "a run of one step, to its end": Start(ONE_STEP, 3.0),
 }
@@ -101,15 +90,8 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
         for _ in range(repeat):
             ours.append(seconds(start.arguments, start.status, start.until))
             theirs.append(seconds(start.rival))
-        figures = statistics.median(ours), statistics.median(theirs)
-        yield row(
-            title,
-            "s",
-            *figures,
-            start.against,
-            ratio(ours, theirs),
-            Wanted(start.wanted, most=True, unit="s"),
-        )
+        figures = median(ours), median(theirs), start.against, ratio(ours, theirs)
+        yield row(title, "s", *figures, Wanted(start.wanted, most=True, unit="s"))
 
 
 def seconds(arguments: list[str], status: int = 0, until: str = "", threads: int | None = None) -> float:

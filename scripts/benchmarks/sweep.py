@@ -1,9 +1,9 @@
 """The suite of sweeps: the same runs one after the other, and several at once."""
 
 import os
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from cnnpool.bench.measure import ratio
@@ -13,13 +13,7 @@ from scripts.benchmarks.start import seconds
 
 @dataclass(frozen=True)
 class Case:
-    """A sweep over seeds.
-
-    Args:
-        runs: how many.
-        model: that they train, on digits.
-        options: of each, beside.
-    """
+    """A sweep over seeds: how many runs, the model that they train on digits, and options beside."""
 
     runs: int
     model: str
@@ -52,5 +46,5 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
             (str(case), beside, Wanted(1.5)),
             (f"{case}: bound, one core's work divided by the cores", least, None),
         ):
-            figures = statistics.median(ours), statistics.median(after)
+            figures = median(ours), median(after)
             yield row(what, "s", *figures, against, ratio(after, ours), wanted)

@@ -1,15 +1,15 @@
 """The suite of training: our runs beside minimal loops, in turn in one process."""
 
+import io
 import logging
-import os
-import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torchvision import models
 
-from cnnpool import data, probe, swap
+from cnnpool import data, model, pool, probe, readout, swap
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Classifier, Images
@@ -30,8 +30,7 @@ from cnnpool.pool import dispatch
 from cnnpool.run_folder import layout
 from cnnpool.system.hardware import fast_precision
 from cnnpool.system.signals import Signals
-from scripts.benchmarks.figures import Wanted, row
-from scripts.benchmarks.loops import as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
+from scripts.benchmarks.figures import Wanted, in_turn, row
 
 
 @dataclass(frozen=True)
@@ -47,38 +46,26 @@ class Case:
 
 PLAIN = Case("convnet, batch 128", "convnet", 16, 128, 60)
 SMALL = Case("sprint, batch 128 (LeNet-5's parameters, twice its products)", "sprint", 32, 128, 200)
-LENET = (SMALL, Case("sprint of width 24, batch 512 (LeNet-5's products)", "sprint", 24, 512, 100))
 EPOCH = replace(PLAIN, title="an epoch of MNIST", steps=468)
 RESNET = Case("ResNet-18 at 64 pixels, batch 32", "resnet18", 64, 32, 8)
 TINY = Case("one linear layer, batch 8", "linear", 0, 8, 2000)
 
 
 def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
-    """Every row of the suite.
-
-    Args:
-        root: folder of MNIST's files.
-        repeat: turns.
-    """
+    """Every row of the suite; ``root`` is the folder of MNIST's files."""
     logging.disable(logging.INFO)
     speeds = {"ours": partial(_speed, PLAIN, root), "rival": partial(_bare, PLAIN, root)}
     ours, loop = in_turn(speeds, repeat).values()
-    step = 1e3 * PLAIN.batch_size / _median(loop)
+    step = 1e3 * PLAIN.batch_size / median(loop)
     title = f"images/s, {PLAIN.title}: run / bare loop, {step:.1f} ms a step"
-    yield row(title, "1/s", _median(ours), _median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
+    yield row(title, "1/s", median(ours), median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
     for case in (PLAIN, TINY):
         speeds = {"ours": partial(_speed, case, root), "rival": partial(_automatic, case, root)}
         ours, module = in_turn(speeds, repeat).values()
         step = [[1e3 * case.batch_size / speed for speed in each] for each in (ours, module)]
         title = f"a step, {case.title}: run / 30-line Lightning module on the same DataLoader"
-        figures = _median(step[0]), _median(step[1]), "automatic module", ratio(*step)
+        figures = median(step[0]), median(step[1]), "automatic module", ratio(*step)
         yield row(title, "ms", *figures, Wanted(1.05, most=True))
-    for case in LENET:
-        speeds = {"ours": partial(_speed, case, root), "rival": partial(_torchvision, case, root)}
-        ours, loop = in_turn(speeds, repeat).values()
-        rival = "torchvision's way: DataLoader, float32, Adam"
-        figures = _median(ours), _median(loop), rival, ratio(ours, loop)
-        yield row(f"images/s, {case.title}", "1/s", *figures)
     yield _batches(EPOCH, root, repeat)
     yield from _probes(EPOCH, root, repeat)
 
@@ -87,9 +74,6 @@ def kernels(repeat: int) -> Iterator[dict[str, Any]]:
     """Training steps with our compiled kernels, beside the same steps with torch's operators.
 
     On one thread, and on as many as torch has at the start.
-
-    Args:
-        repeat: turns.
     """
     for threads in sorted({1, torch.get_num_threads()}):
         torch.set_num_threads(threads)
@@ -99,9 +83,22 @@ def kernels(repeat: int) -> Iterator[dict[str, Any]]:
                 speeds = {name: partial(_steps, case, operator, wanted) for name, wanted in ways.items()}
                 ours, torchs = in_turn(speeds, repeat).values()
                 title = f"images/s, {case.title}, {operator}, {threads} thread{'s' * (threads > 1)}"
-                yield row(
-                    title, "1/s", _median(ours), _median(torchs), "torch's operators", ratio(ours, torchs)
-                )
+                figures = median(ours), median(torchs), "torch's operators", ratio(ours, torchs)
+                yield row(title, "1/s", *figures)
+
+
+def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, *, half: bool) -> float:
+    """Images per second of the least loop that trains; ``half``: autocast to bfloat16."""
+    network.train()
+    count, start = 0, time.perf_counter()
+    for images, labels in batches:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = nn.functional.cross_entropy(network(images), labels, label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
+        count += len(labels)
+    return count / (time.perf_counter() - start)
 
 
 def _steps(case: Case, operator: str, wanted: bool | None) -> float:
@@ -139,7 +136,7 @@ def _batches(case: Case, root: Path, repeat: int) -> dict[str, Any]:
     ours, least = in_turn({"ours": loaded, "rival": by_hand}, repeat).values()
     beyond = [a - b for a, b in zip(ours, least, strict=True)]
     title = f"a batch of {case.batch_size} of MNIST in memory, beyond one made by hand"
-    figures = _median(beyond), _median(least), "indexed and normalised by hand", ratio(ours, least)
+    figures = median(beyond), median(least), "indexed and normalised by hand", ratio(ours, least)
     return row(title, "ms", *figures, Wanted(0.1, most=True, unit="ms"))
 
 
@@ -168,32 +165,31 @@ def _network(case: Case, operator: str = "max") -> nn.Module:
         swap(published, operator, where="pool", example=torch.zeros(1, 3, 64, 64))
         return published.to(memory_format=torch.channels_last)
     # As in experiment=mnist_fast.
-    options = {"pad_ends": False} if case.network == "sprint" else {}
-    return flat(case.network, operator, width=case.width, **options).to(memory_format=torch.channels_last)
+    options: dict[str, Any] = {"pad_ends": False} if case.network == "sprint" else {}
+    options["pool"] = lambda stage, channels: pool.build(operator, channels)
+    options["readout"] = lambda channels, size: readout.build("flatten", channels, size, hidden=0)
+    net = model.build(case.network, 1, (28, 28), 10, width=case.width, **options)
+    return net.to(memory_format=torch.channels_last)
 
 
 def _speed(case: Case, root: Path) -> float:
     """Images per second of one epoch of a training with all its files, as a run itself reports it."""
-    speed = _ours(case, root, {})["train_images_per_s"]
+    speed = _ours(case, root, [])["train_images_per_s"]
     assert speed is not None
     return speed
 
 
-def _ours(case: Case, root: Path, probes: dict[str, "Timed"]) -> dict[str, float | None]:
+def _ours(case: Case, root: Path, probes: list[probe.Probe]) -> dict[str, float | None]:
     """Cost of a training of one epoch, with its record and its checkpoints."""
     net, dataset = _network(case), _dataset(case, root)
     classifier = Classifier(None, None, {"epochs": 1, "progress": True}, model=net)
     callbacks: list[Callback] = []
-    for each in probes.values():
+    for each in probes:
         batch = sample(dataset, dataset.train)
         callbacks.append(ProbeCallback(each, batch=batch, stages=net.stages, network=lambda module: net))
     quieten()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Path(os.devnull).open("w") as nowhere,
-        redirect_stdout(nowhere),
-        Signals() as signals,
-    ):
+    nowhere = redirect_stdout(io.StringIO())
+    with tempfile.TemporaryDirectory() as folder, nowhere, Signals() as signals:
         out = Path(folder)
         record = Record(out)
         saving = Checkpoints(out, layout.begin(out), record, signals)
@@ -244,25 +240,20 @@ def _bare(case: Case, root: Path) -> float:
     return bare(net, batches, optimizer, half=fast_precision() == "bf16-mixed")
 
 
-def _torchvision(case: Case, root: Path) -> float:
-    net = with_torch_pools(_network(case)).to(memory_format=torch.contiguous_format)
-    batches = as_torchvision_has_it(root, case.batch_size, case.steps)
-    return bare(net, batches, torch.optim.Adam(net.parameters(), lr=0.001), half=False)
+@dataclass(kw_only=True)
+class Timed(probe.GradientRouting):
+    """The probe that reads every epoch, and notes the seconds of its readings."""
 
+    tried = False
 
-class Timed:
-    """A probe that notes the seconds of its readings."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seconds = 0.0
 
-    def __init__(self, measuring: probe.Probe):
-        self.measuring = measuring
-        self.section, self.every_epochs = measuring.section, measuring.every_epochs
-        self.quantities, self.tried = measuring.quantities, False
-        self.seconds: list[float] = []
-
-    def measure(self, *batch: Any) -> dict[str, Any]:
+    def read(self, *batch: Any) -> dict[str, Any]:
         start = time.perf_counter()
-        result = self.measuring.measure(*batch)
-        self.seconds.append(time.perf_counter() - start)
+        result = super().read(*batch)
+        self.seconds += time.perf_counter() - start
         return result
 
 
@@ -270,23 +261,18 @@ def _probes(case: Case, root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     """A run with the probe that reads every epoch, beside the same run without it, in turn."""
     with_it, without, inside = [], [], []
     for turn in range(-1, repeat):
-        reading = Timed(probe.build("gradient"))
-        seconds = {}
-        for probes in ({}, {"gradient": reading})[:: 1 if turn % 2 else -1]:
+        reading, seconds = Timed(), {}
+        for probes in ([], [reading])[:: 1 if turn % 2 else -1]:
             start = time.perf_counter()
             _ours(case, root, probes)
             seconds[len(probes)] = time.perf_counter() - start
         if turn >= 0:
             with_it.append(seconds[1])
             without.append(seconds[0])
-            inside.append(sum(reading.seconds))
+            inside.append(reading.seconds)
     title = f"{case.title}: a run with probes at their frequency / without"
-    figures = _median(with_it), _median(without), "no probe", ratio(with_it, without)
+    figures = median(with_it), median(without), "no probe", ratio(with_it, without)
     yield row(title, "s", *figures, Wanted(1.01, most=True))
     title = f"{case.title}: readings while it trains, by their own clock"
-    figures = _median(inside), _median(without), "the run without", ratio(inside, without)
+    figures = median(inside), median(without), "the run without", ratio(inside, without)
     yield row(title, "s", *figures, Wanted(0.01, most=True))
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values)

@@ -140,11 +140,12 @@ def table(studies: int) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for scenario in SCENARIOS:
-        rates = sequential(scenario, studies)
-        planned = fixed_rounds(scenario, studies, rates.found) if max(scenario.means) > 0 else None
-        fixed = f"{planned * CANDIDATES}" if planned else "–"
-        saved = f"{100 * (1 - rates.runs / (planned * CANDIDATES)):.0f}" if planned else "–"
-        found = f"{100 * rates.found:.1f}" if max(scenario.means) > 0 else "–"
+        rates, found, fixed, saved = sequential(scenario, studies), "–", "–", "–"
+        if max(scenario.means) > 0:
+            found = f"{100 * rates.found:.1f}"
+            if planned := fixed_rounds(scenario, studies, rates.found):
+                fixed = f"{planned * CANDIDATES}"
+                saved = f"{100 * (1 - rates.runs / (planned * CANDIDATES)):.0f}"
         dropped, runs = f"{100 * rates.dropped:.1f}", f"{rates.runs:.0f}"
         lines.append(f"| {scenario.name} | {dropped} | {found} | {runs} | {fixed} | {saved} |")
     return lines
@@ -154,19 +155,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
     studies = parser.parse_args().studies
-    lines = [
-        START,
-        "",
+    head = (
         f"{studies:,} simulated studies a row, {CANDIDATES} candidates, at most {ROUNDS} rounds, no margin "
-        f"(`python scripts/docs/choose_errors.py --studies {studies}`):",
-        "",
-        *table(studies),
-        "",
-        END,
-    ]
-    page = PAGE.read_text(encoding="utf-8")
+        f"(`python scripts/docs/choose_errors.py --studies {studies}`):"
+    )
+    page, rows = PAGE.read_text(encoding="utf-8"), "\n".join(table(studies))
     before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+    PAGE.write_text(f"{before}{START}\n\n{head}\n\n{rows}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,18 +12,12 @@ SHELLS = ("", "sh", "bash", "shell", "console")
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, or a Python program, as a page shows it.
-
-    Args:
-        page: name of the file.
-        line: number in it, from 1.
-        text: on one line, without its comment; of a program all lines.
-        program: whether it is Python.
-    """
+    """A command line, or a Python ``program``, as a line of a page shows it."""
 
     page: str
     line: int
     text: str
+    """On one line, without its comment; of a program all lines."""
     program: bool = False
 
     @property
@@ -44,11 +38,7 @@ class Command:
 
 
 def commands(path: Path) -> list[Command]:
-    """All commands in the fenced blocks of the page at ``path``.
-
-    Raises:
-        ValueError: for a block of commands with a line that begins with no known program.
-    """
+    """All commands in the fenced blocks of the page; ValueError for a line in one without a known program."""
     found = []
     for language, line, lines in _blocks(path.read_text(encoding="utf-8")):
         if language == "python":

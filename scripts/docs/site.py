@@ -35,18 +35,16 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 
 
 def write(source: Path) -> None:
-    """Write the generated pages below ``source``; a page that has not changed keeps its time, so that it is
-    not built again."""
+    """Write the generated pages below ``source``; unchanged ones keep their time and are not built again."""
     folder = source / FOLDER
     folder.mkdir(exist_ok=True)
     made = dict(pages())
+    for path in set(folder.iterdir()) - {folder / name for name in made}:
+        path.unlink()
     for name, text in made.items():
         path = folder / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    for path in folder.iterdir():
-        if path.name not in made:
-            path.unlink()
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -55,7 +53,7 @@ def pages() -> Iterator[tuple[str, str]]:
         name = "readme.md" if place == "index.md" else Path(place).name
         yield name, linked((ROOT / path).read_text(encoding="utf-8"), Path(path).parent)
     yield "operators.md", operators()
-    yield "readouts.md", readouts()
+    yield "readouts.md", listed(readout, "Readouts", readout.READOUTS)
     yield "probes.md", listed(probe, "Probes", probe.PROBES)
     yield "surgery.md", listed(surgery, "Swapping", {})
     yield "lightning.md", listed(cnnpool.lightning, "Lightning", {})
@@ -106,22 +104,14 @@ def operators() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def readouts() -> str:
-    """The reference of ``cnnpool.readout``."""
-    parts = [heading(readout, "Readouts"), _documented("cnnpool.readout", ["build"])]
-    for name, entry in readout.READOUTS.items():
-        parts += [f"## {name}", *_facts(entry), _documented("cnnpool.readout", [entry.__name__])]
-    parts += ["## Base", _documented("cnnpool.readout", ["Readout"])]
-    return "\n\n".join(parts) + "\n"
-
-
 def listed(room: Any, title: str, table: dict[str, Any]) -> str:
-    """The reference of a room of ``table``, or of all its public names where that is empty."""
+    """The reference of a room: its public classes and functions, with the names and facts of ``table``."""
     named = {entry.__name__: name for name, entry in table.items()}
     parts = [heading(room, title)]
     for one in room.__all__:
-        if callable(getattr(room, one)):
-            parts += [f"## {named.get(one, one)}", _documented(room.__name__, [one])]
+        if callable(entry := getattr(room, one)):
+            facts = _facts(entry) if one in named and room is readout else []
+            parts += [f"## {named.get(one, one)}", *facts, _documented(room.__name__, [one])]
     return "\n\n".join(parts) + "\n"
 
 

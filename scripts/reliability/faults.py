@@ -19,12 +19,295 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from PIL import Image
 
-from scripts.reliability.fault.attempt import Fault, attempt
-from scripts.reliability.fault.commands import COMMANDS
-from scripts.reliability.fault.folders import FOLDERS
+from cnnpool.fit import Classifier
+from cnnpool.pool import dispatch
+from scripts.reliability.attempt import GOES_ON, MINE, Fault, attempt
+from scripts.reliability.setting import (
+    HELD,
+    LAST,
+    cut_with,
+    disk_full_after,
+    failing,
+    flip_bit,
+    half_a_report,
+    images,
+    killed_jobs,
+    little_memory,
+    removed,
+    signalled,
+    trained,
+    two_kinds,
+    without_network_or_proxy,
+    write,
+)
 
-FAULTS = [*COMMANDS, *FOLDERS]
+
+def others():
+    Path("photos").rename("insects")
+    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
+
+
+def two_folders():
+    images(lambda path: None)()
+    others()
+
+
+def other_images():
+    images(lambda path: None)()
+    trained("data=image_folder", "data.root=photos")
+    others()
+
+
+def deleted():
+    """The run's folder is gone once it has trained its first epoch."""
+    kept = Classifier.on_train_epoch_end
+
+    def then(module):
+        if module.current_epoch == 1:
+            Path("here").rename("gone")
+        kept(module)
+
+    Classifier.on_train_epoch_end = then
+
+
+def without_kernels():
+    # Kept, or its end would bring them back.
+    HELD.append(dispatch.use(False))
+    HELD[-1].__enter__()
+
+
+def cut_short():
+    trained(folder="runs/a")
+    trained("seed=1", folder="runs/b")
+    path = Path("runs/b/results.json")
+    path.write_text(path.read_text()[:200])
+
+
+def of_file(what, path, content, *says):
+    """A fault of a file of settings."""
+    return Fault(what, MINE, says, before=write(path, content))
+
+
+HERE, KEPT = "train hydra.run.dir=here", ("here/checkpoints/last.ckpt",)
+RESULTS = "outputs/*/*/max*/*/results.json"
+UNSET = ("environment variable NOPE is not set", "set it, or give a default by ${oc.env:NOPE,DEFAULT}")
+TWO = "-m pool=max,avg"
+
+FAULTS = [
+    Fault("a misspelt key", "train lrr=1", ("'lrr'", "did you mean 'fit.lr'?")),
+    Fault("a new key by +", "train +extra=1", ("'extra'", "known are data")),
+    Fault("an operator that does not exist", "train pool=maxx", ("pool/maxx", "did you mean 'max'?")),
+    Fault(
+        "a window larger than the map", "train pool.kernel_size=50", ("stage s1", "28x28", "smaller kernel")
+    ),
+    Fault("a stage that the model lacks", "train pool@stage.s4=avg", ("stage.s4", "it has s1, s2")),
+    Fault("a probe that does not exist", "train +probe.nosuch.samples=3", ("'nosuch'", "choose from")),
+    Fault("a mandatory value left out", "train data.root=???", ("data.root", "Missing", "data.root=VALUE")),
+    Fault("an environment variable unset", "train seed=${oc.env:NOPE}", UNSET),
+    Fault("a sweep without -m", "train pool=max,avg", ("cnnpool train -m pool=max,avg", "quote the value")),
+    Fault("a sweep of nothing", "train -m pool=glob(zz*)", ("pool=glob(zz*)", "nothing to run")),
+    Fault("a word that sets nothing", "train pool", ("pool:", "key=value")),
+    of_file("a file with a tab", "mine/pool/mine.yaml", "name: max\n\tk: 2", "mine.yaml", "line 2"),
+    of_file(
+        "a file that is not UTF-8", "mine/pool/mine.yaml", b"name: max\xff", "mine.yaml", "UTF-8", "save it"
+    ),
+    of_file(
+        "a file that stands for one of ours",
+        "mine/pool/max.yaml",
+        "name: avg",
+        "mine/pool/max.yaml",
+        "another name",
+    ),
+    Fault("a folder of settings that is not there", "train --config-dir mine", ("mine", "not found")),
+    Fault(
+        "no data, no download",
+        "train data=mnist data.download=false data.root=none",
+        ("none/MNIST", "data.root=FOLDER"),
+    ),
+    Fault(
+        "no data, no network",
+        "train data=mnist data.root=none",
+        ("none/MNIST", "by hand"),
+        before=without_network_or_proxy,
+    ),
+    Fault(
+        "random bytes for a packed file",
+        "train data=mnist data.download=false data.root=none",
+        ("none/MNIST/raw", "set data.download=true"),
+        before=write("none/MNIST/raw/train-images-idx3-ubyte.gz", os.urandom(1000)),
+    ),
+    Fault(
+        "a class without training images",
+        "train data=image_folder data.root=photos",
+        ("photos/test/bee", "photos/train lacks", "remove it"),
+        before=images(lambda path: path.parent.rename(path.parents[2] / "test" / "cow")),
+    ),
+    Fault("Ctrl-C", HERE, ("by SIGINT at step 1", GOES_ON), 130, signalled(signal.SIGINT), KEPT),
+    Fault(
+        "too little memory",
+        f"{HERE} data.size=100 model.width=256",
+        ("out of memory with data.batch_size=128", "lower it"),
+        1,
+        little_memory,
+    ),
+    Fault(
+        "more epochs on resume",
+        f"{HERE} fit.epochs=3",
+        ("last.ckpt", "fit.epochs: 1 -> 3", "another folder"),
+        2,
+        cut_with(lambda: None),
+        KEPT,
+    ),
+    Fault(
+        "a flipped bit in the only checkpoint",
+        HERE,
+        ("last.ckpt is damaged", "delete it"),
+        2,
+        cut_with(lambda: flip_bit(LAST)),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "a flipped bit in the last checkpoint",
+        f"{HERE} fit.epochs=2",
+        (),
+        0,
+        cut_with(lambda: flip_bit(LAST), "fit.epochs=2"),
+        lines=0,
+        out=("last.ckpt is damaged", "going on from previous.ckpt"),
+    ),
+    Fault(
+        "a job needs too much memory",
+        f"train {TWO}",
+        ("avg", "out of memory", "lower it"),
+        1,
+        failing,
+        (RESULTS,),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "a job is a mistake",
+        "train -m pool=max pool.stride=2,-1",
+        ("stride=-1", "pool.stride", "from 1 to", "got -1"),
+        2,
+        keeps=(RESULTS,),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "the sweep is stopped",
+        f"train {TWO}",
+        ("max", "by SIGTERM", GOES_ON),
+        143,
+        signalled(signal.SIGTERM),
+        ("outputs/*/*/max*/*/checkpoints/last.ckpt",),
+        out=("1 stopped, 1 not run",),
+    ),
+    Fault(
+        "jobs' processes are killed",
+        f"train {TWO} launch=processes",
+        ("killed by SIGKILL (out of memory?)", "output.log"),
+        1,
+        killed_jobs,
+        out=("2 failed",),
+    ),
+    Fault(
+        "a file in the run's place", "train out=file", ("file", "another folder"), before=write("file", "")
+    ),
+    Fault("a working directory that was removed", "train", ("working directory", "cd to"), before=removed),
+    Fault(
+        "a folder of another finished run",
+        f"{HERE} pool=avg",
+        ("here", "pool.name: max -> avg", "another folder"),
+        before=trained,
+        keeps=("here/results.json",),
+    ),
+    Fault(
+        "the disk is full at a checkpoint",
+        f"{HERE} fit.epochs=3",
+        ("No space left on device", GOES_ON),
+        1,
+        disk_full_after(16),
+        KEPT,
+    ),
+    Fault(
+        "other images, the same settings",
+        f"{HERE} data=image_folder data.root=photos",
+        ("finished run on other data", "data_sha256: ", "another folder"),
+        before=other_images,
+        keeps=("here/results.json",),
+    ),
+    Fault(
+        "a sweep over folders of images",
+        "train -m data=image_folder data.root=photos,insects",
+        ("data.root differs between the jobs",),
+        0,
+        two_folders,
+        ("outputs/*/*/*data.root=photos*/*/results.json", "outputs/*/*/*data.root=insects*/*/results.json"),
+        out=("2 jobs: 2 done",),
+    ),
+    Fault(
+        "the run's folder is deleted while it trains",
+        f"{HERE} fit.epochs=3",
+        ("here", "was deleted", "while its run went on"),
+        1,
+        deleted,
+    ),
+    Fault(
+        "other kernels on resume",
+        HERE,
+        (),
+        0,
+        cut_with(without_kernels),
+        lines=0,
+        out=("trained with compiled kernels: faster so far, now with compiled kernels: none",),
+    ),
+    Fault(
+        "no finished run",
+        "compare here",
+        ("no finished run", "--status"),
+        2,
+        cut_with(lambda: None),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "runs that cannot be compared",
+        "compare runs",
+        ("data_sha256", "tell them apart"),
+        2,
+        two_kinds,
+        ("runs/a/results.json",),
+        3,
+    ),
+    Fault(
+        "a failed run among the runs",
+        "compare runs --no-board",
+        (),
+        0,
+        half_a_report,
+        lines=0,
+        out=("runs/b: failed: the loss became nan",),
+    ),
+    Fault("a model to probe that does not exist", "probe nosuch", ("nosuch", "torchvision:NAME")),
+    Fault(
+        "a damaged checkpoint to probe",
+        "probe here",
+        ("last.ckpt", "damaged"),
+        2,
+        lambda: (trained(), flip_bit(LAST)),
+        ("here/results.json",),
+    ),
+    Fault(
+        "results.json cut short",
+        "compare runs --no-board",
+        (),
+        0,
+        cut_short,
+        ("runs/report/report.html",),
+        0,
+        ("runs/b/results.json is damaged",),
+    ),
+]
 
 
 def main(arguments: list[str]) -> int:

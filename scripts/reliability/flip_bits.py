@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from cnnpool.run_folder.checkpoint import DamagedError, load
-from scripts.reliability.fault.attempt import QUICK, command
+from scripts.reliability.attempt import QUICK, command
 
 
 def main(arguments: list[str]) -> int:

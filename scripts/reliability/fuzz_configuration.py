@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -65,9 +64,7 @@ def main(arguments: list[str]) -> int:
 def known_keys(path: Path) -> Iterator[str]:
     """The dotted keys of a file of settings, as on the command line, and its room."""
     room = str(path.parent.relative_to(conf_dir())).replace("/", ".")
-    stack: list[tuple[str, Any]] = [
-        ("" if room in (".", "experiment") else room, yaml.safe_load(path.read_text()))
-    ]
+    stack = [("" if room in (".", "experiment") else room, yaml.safe_load(path.read_text()))]
     while stack:
         key, node = stack.pop()
         if key:
@@ -79,9 +76,8 @@ def known_keys(path: Path) -> Iterator[str]:
 def word(keys: list[str], chance: random.Random) -> str:
     """One word: a key, perhaps misspelt, with an odd value, or some bits of that flipped."""
     key = chance.choice(keys)
-    key = chance.choice(
-        (key, key, key.upper(), f"{key}.x", f"{key}[0]", f"{key}@stage.s1", key.replace(".", "/"))
-    )
+    altered = (key.upper(), f"{key}.x", f"{key}[0]", f"{key}@stage.s1", key.replace(".", "/"))
+    key = chance.choice((key, key, *altered))
     value = chance.choice(VALUES)
     value = chance.choice((value, value, f"'{value}'", f"[{value}]", f"{{a:{value}}}", f"{value},1"))
     text = f"{chance.choice(('', '', '+', '++', '~'))}{key}={value}"

@@ -35,7 +35,7 @@ from cnnpool.run_folder import layout, plan, results, routing
 from cnnpool.run_folder.results import Results
 from cnnpool.tables import Column
 from cnnpool.tensorboard.loader import Loader
-from scripts.reliability.fault.attempt import QUICK, command
+from scripts.reliability.attempt import QUICK, command
 
 SETTINGS, PLAN = "config.yaml", "plan.json"
 FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, live_file.FILE)
@@ -81,9 +81,10 @@ def main(arguments: list[str]) -> int:
             if what == "of no effect" and left < before[1] and there:
                 what = "left out in silence"
             if what in COUNTS[3:]:
-                print(f"{what}: {path.relative_to(root)}: {shown(path)}", file=sys.stderr)
+                said = path.read_bytes()[:100] if path.is_file() else "no regular file"
+                print(f"{what}: {path.relative_to(root)}: {said!r}", file=sys.stderr)
             found[what] += 1
-            remove(path)
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             path.write_bytes(whole[path])
     print(json.dumps({name: found[name] for name in COUNTS}))
     return int(any(found[name] for name in COUNTS[3:]))
@@ -177,11 +178,6 @@ def of_the_tab(root: Path, path: Path) -> tuple[bool, int]:
     return any(path.name in text or "is damaged" in text for text in texts), known + len(jobs["studies"])
 
 
-def shown(path: Path) -> str:
-    """The file, or what is in its place, in a few words."""
-    return repr(path.read_bytes()[:100]) if path.is_file() else "no regular file"
-
-
 def alter(path: Path, content: bytes, chance: random.Random) -> bool:
     """Alter the file, or put something else in its place; False where nothing would change."""
     if chance.random() < 0.1:
@@ -191,13 +187,6 @@ def alter(path: Path, content: bytes, chance: random.Random) -> bool:
     altered = chance.choice(ALTERATIONS)(content, chance)
     path.write_bytes(altered)
     return altered != content
-
-
-def remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()
-    else:
-        path.unlink()
 
 
 PLACED: tuple[Callable[[Path], object], ...] = (

@@ -9,77 +9,47 @@ status 1 if a restart failed, a finished job was done twice, or a result differs
 
 import json
 import os
-import random
-import signal
 import sys
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-import torch
-
-from scripts.reliability.kill_test import TRAIN, broken, contents, finish, said, start
+from scripts.reliability.kill_test import TRAIN, Killer, broken, contents, start
 
 PATIENCE_S = 60
 
 
 def main(arguments: list[str]) -> int:
-    kills = int(arguments[0]) if arguments else 20
-    launch = arguments[1] if arguments[1:] else "local"
-    chance = random.Random(int(arguments[2]) if arguments[2:] else 0)
-    sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", f"launch={launch}"]
+    kills, launch, seed = [*arguments, *("20", "local", "0")[len(arguments) :]]
     # Of jobs, not of what they measure.
-    sweep += ["probe=none"]
-    torch.set_num_threads(1)
+    sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", "probe=none"]
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        begun = time.monotonic()
-        if finish(began(root / "whole", sweep, launch)):
-            sys.exit(f"the sweep that was never stopped failed: {said(root / 'whole')}")
-        duration = time.monotonic() - begun
-        found = {"launch": launch, "kills": 0, "sweeps": 0}
-        found |= dict.fromkeys(("broken files", "failed restarts", "done twice", "different"), 0)
-        while found["kills"] < kills:
-            found["sweeps"] += 1
-            killed_sweep(root / str(found["sweeps"]), root / "whole", sweep, duration, chance, kills, found)
-    print(json.dumps(found))
+    found = {"launch": launch, "kills": 0, "sweeps": 0}
+    found |= dict.fromkeys(("broken files", "failed restarts", "done twice", "different"), 0)
+    # Anew if in processes, since it forks them only where torch is not yet.
+    begin = partial(start, arguments=[*sweep, f"launch={launch}"], anew=launch == "processes")
+    Killer(begin, int(kills), int(seed), found).measure("sweeps", killed_sweep)
     return int(any(list(found.values())[3:]))
 
 
-def killed_sweep(
-    out: Path,
-    whole: Path,
-    sweep: list[str],
-    duration: float,
-    chance: random.Random,
-    kills: int,
-    found: dict,
-) -> None:
+def killed_sweep(killer: Killer, out: Path, whole: Path) -> None:
     """Kill a sweep in ``out`` now and then until it is done, and compare it with the one in ``whole``."""
-    done: dict[Path, int] = {}
-    while True:
-        process = began(out, sweep, found["launch"])
-        status = finish(process, duration if found["kills"] < kills else 0.0, chance)
+    found, done = killer.found, dict[Path, int]()
+
+    def count_again() -> None:
         results = {path: path.stat().st_mtime_ns for path in out.rglob("results.json")}
         found["done twice"] += sum(results.get(path) != moment for path, moment in done.items())
-        done = results
-        if status == 0:
-            break
-        if status != -signal.SIGKILL:
-            found["failed restarts"] += 1
-            print(said(out), file=sys.stderr)
-            return
-        found["kills"] += 1
+        done.update(results)
+
+    def killed() -> None:
+        count_again()
         quiet(out)
         found["broken files"] += sum(broken(path.parent) for path in out.rglob("status.json"))
-    runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
-    found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
 
-
-def began(out: Path, sweep: list[str], launch: str) -> int:
-    """The pid of a sweep; anew if in processes, since it forks them only where torch is not yet."""
-    return start(out, sweep, anew=launch == "processes")
+    if killer.until_done(out, killed):
+        count_again()
+        runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
+        found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
 
 
 def quiet(out: Path) -> None:

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -37,43 +37,63 @@ CLOCKS = ("cost", "finished", "wall_s", "environment", "checksum")
 
 
 def main(arguments: list[str]) -> int:
-    kills = int(arguments[0]) if arguments else 100
-    chance = random.Random(int(arguments[1]) if len(arguments) > 1 else 0)
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        begun = time.monotonic()
-        if finish(start(root / "whole")):
-            sys.exit(f"the run that was never stopped failed: {said(root / 'whole')}")
-        duration = time.monotonic() - begun
-        found = dict.fromkeys(COUNTS, 0)
-        while found["kills"] < kills:
-            found["runs"] += 1
-            killed_run(root / str(found["runs"]), root / "whole", duration, chance, kills, found)
-    print(json.dumps(found))
+    kills, seed = (int(each) for each in [*arguments, *("100", "0")[len(arguments) :]])
+    found = dict.fromkeys(COUNTS, 0)
+    Killer(start, kills, seed, found).measure("runs", killed_run)
     return int(any(found[key] for key in COUNTS[3:]))
 
 
-def killed_run(
-    out: Path, whole: Path, duration: float, chance: random.Random, kills: int, found: dict[str, int]
-) -> None:
+class Killer:
+    """Starts commands by ``begin``, kills them at random instants, and counts in ``found``."""
+
+    def __init__(self, begin: Callable[[Path], int], kills: int, seed: int, found: dict):
+        self.begin, self.kills, self.chance, self.found = begin, kills, random.Random(seed), found
+        self.duration = 0.0
+
+    def measure(self, unit: str, tried: Callable[["Killer", Path, Path], None]) -> None:
+        """One command that is never stopped, then ``tried`` on others until there were enough kills."""
+        torch.set_num_threads(1)
+        with tempfile.TemporaryDirectory() as folder:
+            root, begun = Path(folder), time.monotonic()
+            if finish(self.begin(root / "whole")):
+                sys.exit(f"what was never stopped failed: {said(root / 'whole')}")
+            self.duration = time.monotonic() - begun
+            while self.found["kills"] < self.kills:
+                self.found[unit] += 1
+                tried(self, root / str(self.found[unit]), root / "whole")
+        print(json.dumps(self.found))
+
+    def until_done(self, out: Path, killed: Callable[[], None]) -> bool:
+        """Start in ``out`` again and again until it is done; False if a start fails by itself."""
+        while status := self._finish(self.begin(out)):
+            if status != -signal.SIGKILL:
+                self.found["failed restarts"] += 1
+                print(said(out), file=sys.stderr)
+                return False
+            self.found["kills"] += 1
+            killed()
+        return True
+
+    def _finish(self, process: int) -> int:
+        """Its exit status; four times of five it is killed within the time of a whole command."""
+        if self.found["kills"] < self.kills and self.chance.random() < 0.8:
+            time.sleep(self.chance.random() * self.duration)
+            os.kill(process, signal.SIGKILL)
+        return finish(process)
+
+
+def killed_run(killer: Killer, out: Path, whole: Path) -> None:
     """Kill a run in ``out`` now and then until it is done, and compare it with the run in ``whole``."""
-    saved = 0
-    while True:
-        process = start(out)
-        status = finish(process, duration if found["kills"] < kills else 0.0, chance)
-        if status == 0:
-            break
-        if status != -signal.SIGKILL:
-            found["failed restarts"] += 1
-            print(said(out), file=sys.stderr)
-            return
-        found["kills"] += 1
+    found, saved = killer.found, [0]
+
+    def killed() -> None:
         found["broken files"] += broken(out / "run")
-        found["steps lost"] += max(saved - steps(out / "run"), 0)
-        saved = steps(out / "run")
-        found["resumed"] += saved > 0
-    found["different"] += contents(out / "run") != contents(whole / "run")
+        saved.append(steps(out / "run"))
+        found["steps lost"] += max(saved[-2] - saved[-1], 0)
+        found["resumed"] += saved[-1] > 0
+
+    if killer.until_done(out, killed):
+        found["different"] += contents(out / "run") != contents(whole / "run")
 
 
 def start(out: Path, arguments: Sequence[str] = TRAIN, *, anew: bool = False) -> int:
@@ -96,14 +116,8 @@ def start(out: Path, arguments: Sequence[str] = TRAIN, *, anew: bool = False) ->
         os._exit(99)
 
 
-def finish(process: int, duration: float = 0.0, chance: random.Random | None = None) -> int:
-    """Exit status, or minus the signal, once ``process`` has ended.
-
-    With a ``duration`` it is killed at a random instant within so many seconds, four times of five.
-    """
-    if chance and duration and chance.random() < 0.8:
-        time.sleep(chance.random() * duration)
-        os.kill(process, signal.SIGKILL)
+def finish(process: int) -> int:
+    """Exit status, or minus the signal, once ``process`` has ended."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
@@ -127,20 +141,14 @@ def contents(run: Path) -> tuple:
     """Weights (as bytes), metrics, results and TensorBoard's scalars without what a clock said."""
     weights = load(run / "checkpoints" / "last.ckpt")["state_dict"]
     lines = [timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0}, purge_orphaned_data=False).Reload()
+    drawn = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     return (
         {key: value.numpy().tobytes() for key, value in weights.items()},
         lines,
         timeless(json.loads((run / "results.json").read_text())),
-        timeless(drawn(run)),
+        timeless(drawn),
     )
-
-
-def drawn(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """Tag -> (step, value) of the run's event file, one after another."""
-    events = EventAccumulator(str(run), size_guidance={"scalars": 0}, purge_orphaned_data=False).Reload()
-    return {
-        tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]
-    }
 
 
 def timeless(content: dict) -> dict:

@@ -20,7 +20,7 @@ from scipy.stats import binom
 from cnnpool.report.comparison import compare
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
-from scripts.reliability.fault.attempt import QUICK, command
+from scripts.reliability.attempt import QUICK, command
 
 PAIRS, PLANTED_PAIRS = 10, 20
 
@@ -63,25 +63,17 @@ def trained(folder: Path, seed: int) -> float:
 
 def verdict(first: list[float], second: list[float]) -> tuple[str, float]:
     """The report's verdict on ``second`` against ``first``, and the mean difference."""
-    runs = [
-        run(name, *pair) for name, side in (("max", first), ("other", second)) for pair in enumerate(side)
-    ]
+    sides = {"max": first, "other": second}
+    runs = [run(name, *pair) for name, side in sides.items() for pair in enumerate(side)]
     row = compare(runs, metric="test.accuracy").rows[1]
     return row.verdict, row.versus.summary.mean
 
 
 def run(name: str, seed: int, accuracy: float) -> Run:
     same = {"name": "same"}
-    found = Results(
-        pool={"name": name},
-        readout=same,
-        model=same,
-        data=same,
-        seed=seed,
-        epochs=2,
-        deterministic=True,
-        measured={"test": {"accuracy": accuracy, "loss": 0.0}},
-    )
+    rooms = {"pool": {"name": name}, "readout": same, "model": same, "data": same}
+    measured = {"test": {"accuracy": accuracy, "loss": 0.0}}
+    found = Results(**rooms, seed=seed, epochs=2, deterministic=True, measured=measured)
     return Run(Path(name, str(seed)), "done", found=found)
 
 

@@ -1,11 +1,28 @@
 """A LightningModule of somebody else's, small and deterministic."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
+
+IGNORED = (
+    # Lightning's own use of torch's pytrees.
+    ".isinstance.treespec, LeafSpec.:FutureWarning",
+    ".*does not have many workers:UserWarning",
+    "The number of training batches:UserWarning",
+    "You defined a `validation_step`:UserWarning",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            for text in IGNORED:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{text}"))
 
 
 class TheirModule(LightningModule):

@@ -14,13 +14,6 @@ from cnnpool import probe
 from cnnpool.lightning import Aliasing, GradientRouting, ProbeCallback, ShiftConsistency, ShiftInvariance
 from cnnpool.quantity import ratio
 
-pytestmark = [
-    # Lightning's own use of torch's pytrees.
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec.:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
-    pytest.mark.filterwarnings("ignore:The number of training batches:UserWarning"),
-    pytest.mark.filterwarnings("ignore:You defined a `validation_step`:UserWarning"),
-]
 IMAGES = torch.rand(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.arange(16) % 3
 
@@ -192,11 +185,15 @@ def test_state_is_in_the_checkpoint(tmp_path):
 
 
 class Bright(nn.Module):
-    """Two classes: brighter than -0.4 on average or not."""
+    """Two classes: brighter than ``level`` on average or not."""
+
+    def __init__(self, level=-0.4):
+        super().__init__()
+        self.level = level
 
     def forward(self, x):
-        level = x.mean((1, 2, 3))
-        return torch.stack((level, torch.full_like(level, -0.4)), 1)
+        mean = x.mean((1, 2, 3))
+        return torch.stack((mean, torch.full_like(mean, self.level)), 1)
 
 
 @pytest.mark.parametrize("told", [{"mean": [0.5], "std": [0.5]}, {}])
@@ -223,20 +220,8 @@ def test_what_enters_the_views_of_the_metric_is_black():
     images[:, :, 6:10, 6:10] = 1
     for preset, told in product(("aps_crop", "lps_crop", "tips_fill"), ({"mean": [0.5], "std": [0.5]}, {})):
         metric = ShiftConsistency(preset, **told)
-        metric.update(Level(-0.93), images)
+        metric.update(Bright(-0.93), images)
         assert metric.compute() == 1, (preset, told)
-
-
-class Level(Bright):
-    """Two classes: brighter than ``level`` on average or not."""
-
-    def __init__(self, level):
-        super().__init__()
-        self.level = level
-
-    def forward(self, x):
-        mean = x.mean((1, 2, 3))
-        return torch.stack((mean, torch.full_like(mean, self.level)), 1)
 
 
 def test_mean_without_std_is_refused():

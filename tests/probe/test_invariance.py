@@ -77,11 +77,6 @@ def test_the_interval_covers_the_choice_of_images():
     half = 1.959964 * shares.numpy().std(ddof=1) / 2
     assert interval(shares) == pytest.approx((max(0.625 - half, 0), min(0.625 + half, 1)))
     assert interval(torch.ones(5)) == (1.0, 1.0) and interval(torch.tensor([0.5])) == (0.0, 1.0)
-    generator, inside = torch.Generator().manual_seed(2), 0
-    for _ in range(200):
-        low, high = interval(torch.rand(60, generator=generator, dtype=torch.float64))
-        inside += low <= 0.5 <= high
-    assert 180 <= inside <= 198
 
 
 def test_answers_are_those_of_images_shifted_one_by_one(net, batch):
@@ -199,16 +194,13 @@ def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     probe = ShiftInvariance(presets=("distinct", "tips"), max_shift_px=2, **few)
     result = probe.measure(cnn, cnn.stages, x, labels)
     assert result["consistency"].keys() == {"distinct", "tips"}
-    assert result["stages"].keys() == {"s1", "s2"}
     for quantity in ("relative_change", "unchanged_outputs"):
         assert result["stages"]["s1"][quantity].keys() == {"1", "2"}
     assert result["stages"]["s1"]["maximum_sampling_bias"] == 1.0
-    assert (result["samples"], result["shift_samples"], result["stage_samples"]) == (5, 6, 4)
+    used = [result[f"{kind}samples"] for kind in ("", "shift_", "map_", "stage_")]
+    assert used == [5, 6, 3, 4]
     assert result["accuracy_over_shifts"] == accuracy_map(cnn, x[:3], labels[:3], 2).tolist()
-    assert result["map_samples"] == 3
-    assert result["model_padding"] == ["zeros"] and result["seed"] == 0
-    assert result["presets"]["distinct"]["model_padding"] == ["zeros"]
-    assert result["presets"]["tips"]["border"] == "circular"
+    assert result["presets"]["distinct"]["model_padding"] == result["model_padding"] == ["zeros"]
     without = ShiftInvariance(samples=2, shift_samples=2, map_samples=0).measure(cnn, cnn.stages, x, labels)
     assert "accuracy_over_shifts" not in without
 

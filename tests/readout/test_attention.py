@@ -86,13 +86,9 @@ def test_simpool_of_gamma_one_is_the_weighted_mean():
     assert_close(one.double()(x) - 1e-6 + lowest, plain(x))
 
 
-@pytest.mark.parametrize("readout", [AttentionPool2d, ClipAttentionPool2d])
-def test_heads_default_to_one_per_64_channels_where_that_fits(readout):
-    assert [readout(c, (2, 2)).heads for c in (32, 64, 100, 128)] == [1, 1, 1, 2]
-
-
-@pytest.mark.parametrize("readout", [AttentionPool2d, ClipAttentionPool2d, SimPool2d])
-@pytest.mark.parametrize("heads", [5, 24])
-def test_heads_that_do_not_divide_the_channels_are_refused(readout, heads):
-    with pytest.raises(ValueError, match=f"heads must divide the 12 channels, got {heads}"):
-        readout(C, SIZE, heads=heads)
+def test_heads_default_to_one_per_64_channels_where_that_fits_and_must_divide_them():
+    for readout in (AttentionPool2d, ClipAttentionPool2d):
+        assert [readout(c, (2, 2)).heads for c in (32, 64, 100, 128)] == [1, 1, 1, 2]
+    for readout in (AttentionPool2d, ClipAttentionPool2d, SimPool2d):
+        with pytest.raises(ValueError, match="heads must divide the 12 channels, got 5"):
+            readout(C, SIZE, heads=5)

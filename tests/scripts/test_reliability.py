@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.reliability import null_logs
-from scripts.reliability.__main__ import MEASUREMENTS
-from scripts.reliability.page import ROWS, faults, page
+from scripts.reliability.__main__ import MEASUREMENTS, ROWS, faults, page
 from scripts.reliability.same_against_same import verdict
 
 ROOT = Path(__file__).parents[2]

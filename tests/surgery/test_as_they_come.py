@@ -156,11 +156,7 @@ class Two(nn.Module):
 @pytest.mark.parametrize(
     ("model", "example", "message"),
     [
-        (
-            WeightRead(),
-            images(16),
-            r"cannot replace conv: .*'Sequential' object has no attribute 'weight'",
-        ),
+        (WeightRead(), images(16), r"cannot replace conv: .*'Sequential' object has no attribute 'weight'"),
         (Two(), images(), r"does not run on an example \(2, 3, 8, 8\): TypeError: .*'y'"),
         (Keyword(), {"x": images()}, r"example must be a tensor, images \(N, C, H, W\), .*, got a dict"),
         (Keyword(), None, r"example must be .*, got a NoneType"),
@@ -174,17 +170,11 @@ class Two(nn.Module):
     ],
 )
 def test_what_cannot_be_swapped_is_refused_in_a_line(model, example, message):
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
     with pytest.raises(ValueError, match=message) as refused:
         cnnpool.swap(model, "avg", example=example)
     assert "\n" not in str(refused.value)
-
-
-def test_a_refused_swap_leaves_the_network_as_it_was():
-    model, x = WeightRead(), images(16)
-    before = model.conv, model.pool, model(x)
-    with pytest.raises(ValueError, match="cannot replace conv"):
-        cnnpool.swap(model, "avg", example=x)
-    assert (model.conv, model.pool) == before[:2] and torch.equal(model(x), before[2])
+    assert not modules or list(model.modules()) == modules
 
 
 def test_a_module_of_several_channel_numbers_takes_what_serves_them_all():

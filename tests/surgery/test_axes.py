@@ -34,12 +34,8 @@ def audio():
     """A network of raw sound: a long strided convolution, then convolutions and pooling."""
     return nn.Sequential(
         *(nn.Conv1d(1, 4, 16, 4, 6), nn.BatchNorm1d(4), nn.ReLU(), nn.MaxPool1d(4)),
-        *(
-            nn.Conv1d(4, 6, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool1d(3, 2, 1),
-            nn.AvgPool1d(3, 2, ceil_mode=True),
-        ),
+        *(nn.Conv1d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool1d(3, 2, 1)),
+        nn.AvgPool1d(3, 2, ceil_mode=True),
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(6, 5)),
     ).eval()
 

@@ -34,18 +34,17 @@ class Permuted(nn.Module):
 
 
 @pytest.mark.parametrize("merging", [PatchMerging, PatchMergingV2, TimmMerging])
-@pytest.mark.parametrize("size", [(16, 16), (15, 9)])
-def test_patch_merging_is_its_dense_form_subsampled(merging, size):
-    x = torch.randn(2, 3, *size)
-    model = Permuted(merging(3)).eval()
-    for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
-        nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
-    expected = model(x)
-    (change,) = cnnpool.swap(model, "subsample", example=x)
-    assert change.name == "merging" and isinstance(model.merging, DenseMerging)
-    torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-6)
-    cnnpool.swap(model, "avg", example=x)
-    assert isinstance(model.merging.operator, AvgPool2d) and model(x).shape == expected.shape
+def test_patch_merging_is_its_dense_form_subsampled(merging):
+    for x in (torch.randn(2, 3, 16, 16), torch.randn(2, 3, 15, 9)):
+        model = Permuted(merging(3)).eval()
+        for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
+            nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+        expected = model(x)
+        (change,) = cnnpool.swap(model, "subsample", example=x)
+        assert change.name == "merging" and isinstance(model.merging, DenseMerging)
+        torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-6)
+        cnnpool.swap(model, "avg", example=x)
+        assert isinstance(model.merging.operator, AvgPool2d) and model(x).shape == expected.shape
 
 
 class Functional(nn.Module):
@@ -77,11 +76,9 @@ def test_calls_become_modules_of_the_same_function():
     (head,) = cnnpool.swap(made, "gem", example=x, where="head")
     assert head.name == "adaptive_avg_pool2d"
 
-
-def test_calls_inside_a_part_become_modules_there():
-    model = nn.Sequential(nn.Conv2d(3, 3, 1), Functional())
+    # Inside a part they become modules there.
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), model)
     made = cnnpool.as_modules(model)
-    x = torch.randn(2, 3, 16, 16)
     assert torch.equal(made(x), model(x)) and isinstance(made[1].max_pool2d, nn.MaxPool2d)
     assert isinstance(model[1], Functional)
 
@@ -114,9 +111,7 @@ def test_stems_and_thin_maps_can_be_left_alone():
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, skip_stem=True)] == ["2", "3"]
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=8)] == ["2", "3"]
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=9)] == ["3"]
-    with pytest.raises(
-        ValueError, match=r"min_channels=21, skip_stem=False: 3 modules .* at most 20 channels"
-    ):
+    with pytest.raises(ValueError, match=r"min_channels=21, skip_stem=False: 3 modules .* at most 20"):
         cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=21)
 
 
@@ -144,30 +139,9 @@ def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
     assert "blur makes the model more expensive: 0.00 -> 0.00 GFLOPs" in caplog.text
     caplog.clear()
     cnnpool.swap(nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU()), "blur", example=EXAMPLE, order="before")
-    assert "costlier" not in caplog.text
+    assert "expensive" not in caplog.text
     assert costlier("x", Cost(4, 4), Cost(8, 8)) == "" and costlier("x", Cost(4, 4), Cost(4, 8.1))
-
-
-def test_a_costlier_head_brings_no_advice_that_is_for_operators(caplog):
-    caplog.set_level(logging.WARNING)
+    # Of a head without the advice that is for operators.
     model = nn.Sequential(nn.Conv2d(3, 64, 1), nn.AdaptiveAvgPool2d(1))
     cnnpool.swap(model, "clip_attention", example=EXAMPLE)
-    assert "clip_attention makes the model more expensive" in caplog.text and "an image" in caplog.text
-    assert "order" not in caplog.text and "skip_stem" not in caplog.text
-
-
-def test_cost_is_that_of_evaluation_and_leaves_every_mode():
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout())
-    model[2].eval()
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    modes = [module.training for module in model.modules()]
-    cost(model, torch.ones(2, 3, 8, 8))
-    assert [module.training for module in model.modules()] == modes == [True, True, True, False]
-    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-
-
-def test_a_swap_leaves_generators_as_they_were():
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.FractionalMaxPool2d(2, output_ratio=0.5))
-    state = torch.get_rng_state()
-    cnnpool.swap(model, "max", example=EXAMPLE)
-    assert torch.equal(torch.get_rng_state(), state)
+    assert "clip_attention makes the model more expensive" in caplog.text and "skip_stem" not in caplog.text

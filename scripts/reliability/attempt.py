@@ -33,27 +33,22 @@ TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong.
-
-    Args:
-        what: in words.
-        command: after ``cnnpool``; what makes training quick is added.
-        says: what the line on stderr must contain: the key or file, the value, the remedy.
-        status: that the command must end with.
-        before: makes the fault, in the process and the folder of the command.
-        keeps: patterns of files that must be there afterwards.
-        lines: on stderr; a sweep has one per failed job; None where the log goes there too.
-        out: what stdout must contain.
-    """
+    """One thing that goes wrong, and the answer that it must get."""
 
     what: str
     command: str
+    """After ``cnnpool``; what makes training quick is added."""
     says: tuple[str, ...]
+    """Contained in the line on stderr: the key or file, the value, the remedy."""
     status: int = 2
     before: Callable[[], object] = lambda: None
+    """Makes the fault, in the process and the folder of the command."""
     keeps: tuple[str, ...] = ()
-    lines: int | None = 1
+    """Patterns of files that must be there afterwards."""
+    lines: int = 1
+    """On stderr; a sweep has one per failed job."""
     out: tuple[str, ...] = ()
+    """Contained in stdout."""
 
     @property
     def arguments(self) -> list[str]:
@@ -65,7 +60,7 @@ def attempt(fault: Fault, folder: Path) -> tuple[str, str, list[str]]:
     """(line on stderr, exit status, what is wrong with the answer) of ``fault``, tried in ``folder``."""
     status, out, err = command(fault.arguments, folder, fault.before)
     wrong = [] if status == fault.status else [f"status {status}, not {fault.status}"]
-    if fault.lines is not None and err.count("\n") != fault.lines:
+    if err.count("\n") != fault.lines:
         wrong.append(f"{err.count(chr(10))} lines on stderr, not {fault.lines}")
     wrong += [f"stderr lacks {word!r}" for word in fault.says if word not in err]
     wrong += [f"stdout lacks {word!r}" for word in fault.out if word not in out]

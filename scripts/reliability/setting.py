@@ -11,14 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-import torch
 from PIL import Image
 
 from cnnpool import training
 from cnnpool.fit import results
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.system.atomic import write_json
-from scripts.reliability.fault.attempt import QUICK, command
+from scripts.reliability.attempt import QUICK, command
 
 LAST = Path("here/checkpoints/last.ckpt")
 HELD = []
@@ -69,13 +68,6 @@ def flip_bit(path):
     path.write_bytes(content)
 
 
-def altered(change):
-    """Write the checkpoint again after ``change`` has been done to its content."""
-    content = torch.load(LAST, weights_only=True)
-    change(content)
-    torch.save(content, LAST)
-
-
 def disk_full_after(writes):
     def before():
         kept, count = os.fsync, [0]
@@ -98,24 +90,16 @@ def signalled(signum):
     return before
 
 
-def failing(how):
-    """The training of ``avg`` ends by ``how()``."""
+def failing():
+    """The training of ``avg`` needs too much memory."""
+    kept = training.train
 
-    def before():
-        kept = training.train
+    def train(config, *arguments):
+        if config["pool"]["name"] == "avg":
+            raise MemoryError
+        return kept(config, *arguments)
 
-        def train(config, *arguments):
-            if config["pool"]["name"] == "avg":
-                how()
-            return kept(config, *arguments)
-
-        training.train = train
-
-    return before
-
-
-def raised(error):
-    raise error
+    training.train = train
 
 
 def little_memory():
@@ -146,41 +130,30 @@ def images(damage):
                 folder = Path("photos", part, name)
                 folder.mkdir(parents=True)
                 for index in range(count):
-                    Image.new("RGB", (28, 28), (index * 9, index * 7, index * 5)).save(
-                        folder / f"{index}.png"
-                    )
+                    image = Image.new("RGB", (28, 28), (index * 9, index * 7, index * 5))
+                    image.save(folder / f"{index}.png")
         damage(Path("photos/train/bee/3.png"))
 
     return before
 
 
-def no_network():
+def without_network_or_proxy():
     def hook(event, arguments):
         if event == "socket.connect" and arguments[0].family != socket.AF_UNIX:
             raise OSError(101, "Network is unreachable")
 
-    sys.addaudithook(hook)
-
-
-def without_network_or_proxy():
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         os.environ.pop(name, None)
-    no_network()
-
-
-def copied(name, **changes):
-    """The run in ``runs/a`` once more, as ``name``, with other entries in its results.json."""
-    folder = Path("runs", name)
-    folder.mkdir()
-    results = json.loads(Path("runs/a/results.json").read_text())
-    # An entry changed by hand would be damage.
-    del results["checksum"]
-    write_json(folder / "results.json", {**results, **changes})
+    sys.addaudithook(hook)
 
 
 def two_kinds():
     trained(folder="runs/a")
-    copied("b", data_sha256="0" * 64, seed=1)
+    results = json.loads(Path("runs/a/results.json").read_text())
+    # An entry changed by hand would be damage.
+    del results["checksum"]
+    Path("runs/b").mkdir()
+    write_json(Path("runs/b/results.json"), {**results, "data_sha256": "0" * 64, "seed": 1})
 
 
 def half_a_report():

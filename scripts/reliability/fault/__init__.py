@@ -1,1 +1,0 @@
-"""Faults that users meet, and the message that each must give."""
