@@ -10,11 +10,7 @@ from cnnpool.registry import KEEP, Option
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse unknown names and values out of range; imports torch only for installed packages.
-
-    Raises:
-        ValueError: naming the setting as on the command line, its value and what it may be.
-    """
+    """Refuse unknown names and values out of range; imports torch only for installed packages."""
     schema.OWN["seed"].take("seed", settings["seed"])
     if isinstance(out := settings.get("out"), list | dict):
         raise ValueError(f"out={out}: not the name of a folder, which is one word")
@@ -31,11 +27,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def check_launch(chosen: Mapping[str, Any]) -> None:
-    """Refuse an invalid launcher, which all jobs of a command share, like :func:`check`.
-
-    Raises:
-        ValueError: naming the option as on the command line, its value and what it may be.
-    """
+    """Refuse an invalid launcher, which all jobs of a command share, like :func:`check`."""
     _check_choice("launch", "launch", chosen)
 
 
@@ -64,11 +56,7 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
 
 
 def _known(room: str, name: str) -> Mapping[str, Option]:
-    """The options of a choice, from the schema or from the signature of an installed package's entry.
-
-    Raises:
-        ValueError: for an unknown name.
-    """
+    """The options of a choice, from the schema or from the signature of an installed package's entry."""
     if name == KEEP and room in ("pool", "readout"):
         return {}
     try:
@@ -79,11 +67,7 @@ def _known(room: str, name: str) -> Mapping[str, Option]:
 
 
 def log_of(settings: Mapping[str, Any]) -> TensorBoard:
-    """The logger beside TensorBoard; none in settings saved by an earlier version.
-
-    Raises:
-        ValueError: if an option is out of range.
-    """
+    """The logger beside TensorBoard; none in settings saved by an earlier version."""
     chosen = settings.get("log", {"name": "tensorboard"})
     entry = registry.lookup(LOGGERS, schema.ROOMS["log"].entries, chosen["name"])
     made: TensorBoard = entry(**registry.check(entry, chosen["name"], options_of(chosen), "log"))

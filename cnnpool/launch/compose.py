@@ -33,15 +33,7 @@ OF_RUNS, OF_SWEEPS = ("hydra.run.dir",), ("hydra.sweep.dir", "hydra.sweep.subdir
 
 @dataclass(frozen=True)
 class Request:
-    """A command line of ``cnnpool train``.
-
-    Args:
-        overrides: KEY=VALUE, as typed.
-        multirun: whether it is a sweep.
-        config_dir: a folder with the user's own choices.
-        config_name: the primary configuration file.
-        most_jobs: the most jobs of a sweep, >= 1.
-    """
+    """A command line of ``cnnpool train``: KEY=VALUE as typed, and the options before them."""
 
     overrides: Sequence[str] = ()
     multirun: bool = False
@@ -51,11 +43,7 @@ class Request:
 
 
 def jobs_of(request: Request) -> list[Job]:
-    """The jobs of a command line; notes about them go to stderr.
-
-    Raises:
-        ValueError: in one line, if the command line is invalid; nothing has been created then.
-    """
+    """The jobs of a command line; a ValueError, before anything is created, says what is wrong with it."""
     overrides = parse(request.overrides)
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
@@ -74,11 +62,7 @@ def jobs_of(request: Request) -> list[Job]:
 
 
 def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
-    """``jobs``, if their launcher is valid.
-
-    Raises:
-        ValueError: if its options are invalid, or if a file names the cluster: the two exchange code.
-    """
+    """``jobs``, if their launcher is valid. A file may not name the cluster: the two exchange code."""
     given = any(override.key_or_group == "launch.address" for override in overrides)
     for launch in (job.settings["launch"] for job in jobs if "launch" in job.settings):
         check_launch(launch)

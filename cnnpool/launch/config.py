@@ -29,15 +29,7 @@ REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|no
 
 
 def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The configuration without Hydra's part as plain data, with all references resolved.
-
-    Args:
-        config: the composed configuration.
-        known: sections of it that are plain data already.
-
-    Raises:
-        ValueError: for a missing value or one that refers to a missing key; for an unknown key.
-    """
+    """The configuration without Hydra's part as plain data with all references resolved; ``known``: sections of it."""
     plain: dict[str, Any] = {}
     try:
         for key in map(str, config):
@@ -88,11 +80,7 @@ def _unset(error: BaseException | None) -> str:
 
 
 def refuse_hydra(place: str) -> ValueError:
-    """The error for one of Hydra's own settings or plugins that has no effect here.
-
-    Args:
-        place: the setting, with its file if it is in one.
-    """
+    """The error for one of Hydra's own settings or plugins that has no effect here."""
     if "launcher" in place:
         return ValueError(f"{place}: launch=NAME says where jobs run: local, processes, slurm or ray")
     if "hydra/sweeper" in place:
@@ -103,9 +91,6 @@ def refuse_hydra(place: str) -> ValueError:
 def refuse_code(node: Any, path: str = "") -> None:
     """Refuse keys that make Hydra import and call code, secrets, texts of several lines (a script could take
     the second line for a command), and values that JSON cannot represent.
-
-    Raises:
-        ValueError: naming the key.
     """
     if isinstance(node, Mapping):
         for key, value in node.items():
@@ -132,16 +117,7 @@ def is_secret(key: str) -> bool:
 
 
 def check_folder(folder: Path, ours: Path) -> None:
-    """Refuse a folder that cannot be read as configuration.
-
-    Args:
-        folder: folder with additional choices.
-        ours: the configuration that it extends.
-
-    Raises:
-        ValueError: naming the file, if it is not YAML, would be ignored, reads the environment, or sets
-            Hydra's own settings.
-    """
+    """Refuse a ``folder`` that cannot be read as configuration beside ``ours``; the error names the file."""
     if not folder.is_dir():
         raise ValueError(f"--config-dir {folder}: not found, or not a folder")
     for name in sorted(glob("**/*.yaml", root_dir=folder, recursive=True)):

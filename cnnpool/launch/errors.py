@@ -33,12 +33,7 @@ MEANT = {
 
 
 def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
-    """One line with a suggestion, without Hydra's advice on ``+`` and stack traces.
-
-    Args:
-        error: raised while composing ``overrides``.
-        overrides: the overrides of the job.
-    """
+    """One line with a suggestion, without Hydra's advice on ``+`` and stack traces."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException):
         return _no_choice(error)

@@ -21,11 +21,7 @@ REMEDY = "delete it, or choose another folder by out= or hydra.run.dir="
 
 
 def finished(job: Job) -> Results | None:
-    """The results of the same run, if it has finished before.
-
-    Raises:
-        OccupiedError: if the folder belongs to another run, or its results are damaged.
-    """
+    """The results of the same run, if it has finished before."""
     if job.mistake:
         return None
     try:
@@ -55,11 +51,7 @@ def finished(job: Job) -> Results | None:
 
 
 def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
-    """The differences between the data of a finished run and that of ``settings``, as ``key: old -> new``.
-
-    Raises:
-        ValueError: if the currently chosen data cannot be read.
-    """
+    """The differences between the data of a finished run and that of ``settings``, as ``key: old -> new``."""
     chosen = settings["data"]
     if chosen["name"] in PUBLISHED or found.data_sha256 is None:
         return []

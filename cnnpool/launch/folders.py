@@ -29,12 +29,7 @@ Settings without effect by ``cnnpool.run_folder.identity.EFFECTS`` are left out 
 
 
 def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
-    """A run's folder below the output root: [experiment/]data/model/choice/seed.
-
-    Args:
-        swept: keys that differ among the jobs of the sweep; they are part of the choice's name.
-        _root_: the composed configuration.
-    """
+    """[experiment/]data/model/choice/seed: a run's folder below the output root, ``swept`` keys in the choice."""
     chosen = _root_.hydra.runtime.choices
     named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
     parts = [
@@ -83,11 +78,7 @@ def _word(text: str) -> str:
 
 
 def distinct(jobs: Iterable[Job]) -> list[Job]:
-    """``jobs`` without duplicates.
-
-    Raises:
-        ValueError: if two jobs with different settings would share a folder.
-    """
+    """``jobs`` without duplicates."""
     found: dict[Path, Job] = {}
     for job in jobs:
         other = found.setdefault(job.folder, job)

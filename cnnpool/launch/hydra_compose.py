@@ -35,13 +35,7 @@ TARGET = re.compile(r"\$\{([^}]*)")
 
 
 class Composer:
-    """Composes jobs from the folders opened by :func:`opened`.
-
-    Args:
-        name: the primary configuration file.
-        further: the folder searched after that file's.
-        own: the user's folder.
-    """
+    """Composes jobs from the folders opened by :func:`opened`; an error is a ValueError of one line."""
 
     def __init__(self, name: str, further: Path | None = None, own: Path | None = None):
         self._name = name
@@ -56,18 +50,11 @@ class Composer:
 
         With ``model.weights`` and no chosen recipe, ``FINE_TUNING`` applies as if it preceded all other
         overrides.
-
-        Raises:
-            ValueError: in one line, if it cannot be composed.
         """
         return _with_recipe(self._composed, overrides)
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
-        """The configuration of a whole sweep, in which values chosen by its jobs may be missing.
-
-        Raises:
-            ValueError: in one line, if it cannot be composed.
-        """
+        """The configuration of a whole sweep, in which values chosen by its jobs may be missing."""
         lines = self._lines(overrides)
         loader = GlobalHydra.instance().config_loader()
         with _explained(overrides):
@@ -78,9 +65,6 @@ class Composer:
 
         The configuration is valid until the next call, which changes it. ``fixed`` then has sections
         of it as plain data, without code.
-
-        Raises:
-            ValueError: in one line, if it cannot be composed.
         """
         return _with_recipe(self._quickly, overrides)
 
@@ -140,11 +124,7 @@ def _with_recipe(
 
 @contextmanager
 def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
-    """Initialise Hydra with cnnpool's configuration and a user's folder ``more`` beside it.
-
-    Raises:
-        ValueError: if the folder, or a file in it, cannot be used.
-    """
+    """Initialise Hydra with cnnpool's configuration and a user's folder ``more`` beside it."""
     ours, name = conf_dir(), name.removesuffix(".yaml")
     if not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"--config-name {name}: not the name of a file in conf or in --config-dir")

@@ -34,11 +34,7 @@ Names = Callable[[str], list[str]]
 
 
 def parse(lines: Iterable[str]) -> list[Override]:
-    """Parse the overrides of a command line; the last one of a key counts.
-
-    Raises:
-        ValueError: naming the first one that is malformed or invalid.
-    """
+    """Parse the overrides of a command line; the last one of a key counts."""
     found = {}
     for line in lines:
         override = _parse(line)
@@ -47,16 +43,7 @@ def parse(lines: Iterable[str]) -> list[Override]:
 
 
 def alternatives(override: Override, names: Names, most: int) -> list[Override]:
-    """One override per value of a sweep, ``most`` at most; any other override alone.
-
-    Args:
-        override: the override as given.
-        names: the files among which a key's choice selects, for ``glob()``.
-        most: limit on the number of values.
-
-    Raises:
-        ValueError: if there is no value, infinitely many, or an invalid one.
-    """
+    """One override per value of a sweep, ``most`` at most; any other override alone."""
     key, line = override.get_key_element(), override.input_line
     if override.is_hydra_override():
         return [override]
@@ -136,11 +123,7 @@ def _parse(line: str) -> Override:
 
 
 def _quoted(line: str) -> Override:
-    """Parse a line that Hydra rejects because of special characters: a path is taken literally.
-
-    Raises:
-        ValueError: for any other key, with the text to type if quotes would help.
-    """
+    """Parse a line that Hydra rejects because of special characters: a path is taken literally."""
     key, _, value = line.partition("=")
     if key in PATHS:
         value = os.path.expanduser(value)

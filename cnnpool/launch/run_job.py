@@ -34,12 +34,7 @@ UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", 
 
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
-    """Train unless the folder holds the finished run; never raises, so a sweep continues.
-
-    Args:
-        job: the job to run.
-        sparse: limit standard output to warnings and one line per minute; train.log gets everything.
-    """
+    """Train unless the folder holds the finished run; never raises, so a sweep continues."""
     if rank():
         return _assist(job)
     try:

@@ -117,13 +117,7 @@ def _executor(job: Job, cluster: str) -> Any:
 
 
 class Sweep:
-    """Submitted jobs of a sweep.
-
-    Args:
-        executor: submitit's executor.
-        at_once: number of jobs that run at once.
-        threads: threads per job.
-    """
+    """Submitted jobs of a sweep, of which ``at_once`` run at once."""
 
     def __init__(self, executor: Any, at_once: int, threads: int):
         self._executor, self._at_once, self._threads = executor, at_once, threads
@@ -241,13 +235,7 @@ def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outc
 
 
 class Task:
-    """A job as submitit stores it, calls it on a node, and requeues it after a timeout.
-
-    Args:
-        job: the job to run.
-        folder: the working directory of the sweep.
-        threads: torch's threads.
-    """
+    """A job as submitit stores it, calls it on a node, and requeues it after a timeout."""
 
     def __init__(self, job: Job, folder: Path, threads: int):
         self.job, self.folder, self.threads = job, folder, threads

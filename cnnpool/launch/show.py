@@ -38,11 +38,7 @@ exit status:
 
 
 def show_help(request: Request) -> None:
-    """Print the help of ``cnnpool train`` with the choices of ``request``.
-
-    Raises:
-        ValueError: if these cannot be composed.
-    """
+    """Print the help of ``cnnpool train`` with the choices of ``request``."""
     with opened(request.config_name, request.config_dir) as composer:
         config = composer.job(parse(request.overrides))
         names = {key: composer.names(key) for key in SECTIONS}
@@ -110,17 +106,7 @@ def _line(left: str, right: str, column: int = COLUMN) -> str:
 def show_configuration(
     request: Request, kind: str, package: str | None = None, resolve: bool = False
 ) -> None:
-    """Print a job's configuration as YAML.
-
-    Args:
-        request: the command line.
-        kind: job (without Hydra's own settings), hydra (these alone) or all.
-        package: show only this part, such as ``pool``.
-        resolve: resolve the references.
-
-    Raises:
-        ValueError: if it cannot be composed or has no such part.
-    """
+    """Print a job's configuration as YAML without Hydra's own settings (job), these alone (hydra), or all."""
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
         config = composer.job(parse(request.overrides))
@@ -141,11 +127,7 @@ def show_configuration(
 
 
 def show_composition(request: Request, kind: str) -> None:
-    """Print how Hydra composes a job's configuration: ``kind`` as in ``cli_parser.INFO``.
-
-    Raises:
-        ValueError: if it cannot be composed.
-    """
+    """Print how Hydra composes a job's configuration: ``kind`` as in ``cli_parser.INFO``."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     with opened(request.config_name, request.config_dir) as composer:

@@ -36,9 +36,6 @@ def start_method(threads: int) -> "ForkServerContext | SpawnContext":
 
     The server imports the modules that every job needs, once, and uses neither torch's threads nor a GPU, so
     forking it is safe whatever this process has done. Nothing is imported from the working directory.
-
-    Args:
-        threads: torch's threads in each process, >= 1.
     """
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     if sys.platform != "linux":
@@ -83,17 +80,7 @@ class StartError(RuntimeError):
 
 
 class Worker:
-    """The processes of one job, one per device: polled, signalled and killed together.
-
-    Args:
-        job: the job to run.
-        context: of :func:`start_method`.
-        threads: torch's threads in each process.
-        output: file to which their output is appended; None: this process's own output.
-
-    Raises:
-        StartError: if a process cannot be started.
-    """
+    """The processes of one job, one per device; their output goes to the file ``output``, or to our own."""
 
     def __init__(
         self, job: Job, context: "ForkServerContext | SpawnContext", threads: int, output: Path | None
