@@ -29,7 +29,7 @@ REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|no
 
 
 def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The configuration without Hydra's part as plain data with all references resolved; ``known``: sections of it."""
+    """Our part of the configuration as plain data, all references resolved; ``known``: sections that are so."""
     plain: dict[str, Any] = {}
     try:
         for key in map(str, config):
