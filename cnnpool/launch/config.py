@@ -29,7 +29,7 @@ REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|no
 
 
 def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Our part of the configuration as plain data, all references resolved; ``known``: sections that are so."""
+    """Our part of the configuration as plain data, all references resolved; ``known``: such sections."""
     plain: dict[str, Any] = {}
     try:
         for key in map(str, config):

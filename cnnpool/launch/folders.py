@@ -29,7 +29,7 @@ Settings without effect by ``cnnpool.run_folder.identity.EFFECTS`` are left out 
 
 
 def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
-    """A run's folder below the output root, [experiment/]data/model/choice/seed; ``swept``: keys that differ."""
+    """A run's folder below the output root, [experiment/]data/model/choice/seed; ``swept`` keys differ."""
     chosen = _root_.hydra.runtime.choices
     named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
     parts = [
