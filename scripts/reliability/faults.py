@@ -249,7 +249,7 @@ FAULTS = [
     Fault(
         "the run's folder is deleted while it trains",
         f"{HERE} fit.epochs=3",
-        ("here", "was deleted", "while its run went on"),
+        ("here", "was deleted", "while its run was running"),
         1,
         deleted,
     ),
