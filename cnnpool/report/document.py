@@ -64,8 +64,8 @@ def _differences(comparison: Comparison, one: Measure) -> str:
         for row in apart[:LISTED]
         if row.versus and (s := row.versus.summary)
     ]
-    if len(apart) > LISTED:
-        parts[-1] += f", and {len(apart) - LISTED} more choices differ"
+    if more := len(apart[LISTED:]):
+        parts[-1] += f", and {more} more {'choices differ' if more > 1 else 'choice differs'}"
     kinds: dict[str, list[str]] = {}
     for row in others:
         if row not in apart:

@@ -2,43 +2,37 @@
 
 usage: python scripts/docs/claims.py
 
-The runs are docs/*/runs.csv; docs/claims.csv has, by seed, numbers of sweeps whose runs.csv is not published.
+The runs are docs/*/runs.csv. A sentence that no published run measures is left out.
 """
 
 import csv
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from scipy.stats import t
 
 from cnnpool import tables
+from cnnpool.report import crossed
+from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-CIFAR, JPEG = "CIFAR-10 (JPEG)", "image_folder cifar10-jpeg, airbench"
-SWEEPS = {
-    "mnist_few": ("MNIST, 1,000 images", "mnist, convnet, flatten, data.limit=1000"),
-    "mnist_operators": ("MNIST", "mnist, convnet, flatten"),
-    "mnist_readouts": ("MNIST", "mnist, convnet, 5 epochs"),
-    "cifar_operators": (CIFAR, f"{JPEG}, flatten, data.crop=2, data.flip=true, model.width=24"),
-    "cifar_plain": (CIFAR, f"{JPEG}, flatten, data.crop=0, data.flip=false, model.width=16"),
-    "cifar_circular": (CIFAR, f"{JPEG}, gap"),
-}
-"""Folder of a published sweep -> its data set, and its setting as docs/claims.csv names it."""
-DATA = ("digits", "MNIST, 1,000 images", "MNIST", CIFAR)
+SWEEPS = {"mnist_operators": ("MNIST", "convnet, flatten")}
+"""Folder of a published sweep -> its data set, and the setting that it has there."""
+DATA = ("digits", "MNIST, 1,000 images", "MNIST", "CIFAR-10 (JPEG)")
 PAGE = """\
 # What textbooks say, and what these runs say
 
-**Numbers here are of networks trained with repeated epochs before version 0.3.0, being run again.**
-
 An answer speaks for these data, networks and recipes alone: *so* where the whole 95 % interval of an estimate
 lies where the sentence says, *the reverse* or *not so* where all of it lies elsewhere, *open* in between. It
-names the places that deviate. Of {count} intervals some {wrong} may miss by chance.
+names the places that deviate. Intervals of accuracies cover other test images too. Of {count} intervals about
+{wrong} may miss by chance.
 
 {items}
 
@@ -50,8 +44,7 @@ after n hold the least and the greatest mean: there the estimate is no more than
 
 {table}
 
-Written by `python scripts/docs/claims.py` from the `runs.csv` of the [published sweeps](results.md) and, for
-settings without one, from [claims.csv](claims.csv); `conf/experiment/claims.yaml` has their commands.
+Written by `python scripts/docs/claims.py` from the `runs.csv` of the [published sweeps](results.md).
 """
 
 
@@ -59,12 +52,10 @@ settings without one, from [claims.csv](claims.csv); `conf/experiment/claims.yam
 class Sentence:
     """A sentence of a textbook and the place of its numbers, as claims.yaml explains."""
 
-    key: str
     text: str
     measured: str
     rows: dict[str, tuple[float, float]]
-    column: str = ""
-    number: str = ""
+    column: str
     scale: float = 100.0
 
 
@@ -99,24 +90,36 @@ class Estimate:
         return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
 
 
-def estimate(settings: Sequence[Sequence[float]]) -> Estimate:
-    """From the values by seed of every setting, which count alike; degrees of freedom after Welch and
-    Satterthwaite."""
-    mean = statistics.fmean(map(statistics.fmean, settings))
-    spread = [(statistics.variance(one) / len(one), len(one) - 1) for one in settings if len(one) > 1]
+Images = NDArray[np.float64]
+Sample = tuple[list[float], Images | None]
+"""The number of each seed, and its mean over the seeds for each test image, where that is known."""
+
+
+def estimate(settings: Sequence[Sample]) -> Estimate:
+    """From the samples of every setting, which count alike; freedom after Welch and Satterthwaite."""
+    mean = statistics.fmean(statistics.fmean(values) for values, _ in settings)
+    spread = [error(*one) for one in settings if len(one[0]) > 1]
     total, half = sum(square for square, _ in spread), 0.0
     if total > 0:
         freedom = total**2 / sum(square**2 / n for square, n in spread)
         half = float(t.ppf(0.975, freedom)) * math.sqrt(total) / len(settings)
     if len(settings) == 1:
-        alone = Estimate(mean, mean - half, mean + half, [], len(settings[0]))
+        alone = Estimate(mean, mean - half, mean + half, [], len(settings[0][0]))
         return Estimate(mean, mean - half, mean + half, [alone])
     parts = [estimate([one]).settings[0] for one in settings]
     return Estimate(mean, mean - half, mean + half, parts)
 
 
-Values = dict[tuple[str, str], dict[str, list[float]]]
-"""(row, data set) -> setting -> the number of each seed, in the unit shown."""
+def error(values: Sequence[float], images: Images | None) -> tuple[float, float]:
+    """The square of a mean's standard error and its degrees of freedom, over images too if they are known."""
+    known = [(statistics.variance(values) / len(values), len(values) - 1.0)]
+    if images is not None and (both := crossed.of_means(np.array(values), images)):
+        known.append((both.error**2, both.freedom))
+    return max(known, key=lambda one: float(t.ppf(0.975, one[1])) * math.sqrt(one[0]))
+
+
+Values = dict[tuple[str, str], dict[str, Sample]]
+"""(row, data set) -> setting -> its numbers, in the unit shown."""
 
 
 def of_runs(sentence: Sentence, docs: Path) -> Values:
@@ -127,44 +130,36 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
         for run in csv.DictReader((docs / folder / "runs.csv").read_text("utf-8").splitlines()):
             if value := run.get(sentence.column):
                 arms[run["choice"]][run["seed"]] = sentence.scale * float(value)
+        images = right_images(docs / folder) if sentence.column == "test.accuracy" else {}
         # A choice of two rooms is called ``max / gap``.
         for readout in sorted({choice.partition(" / ")[2] for choice in arms}):
             for row in sentence.rows:
-                names = (f"{one} / {readout}" if readout else one for one in row.split(" – "))
-                first, *second = (arms.get(one.replace(" 2/2", ""), {}) for one in names)
+                names = [f"{one} / {readout}" if readout else one for one in row.split(" – ")]
+                names = [one.replace(" 2/2", "") for one in names]
+                first, *second = (arms.get(one, {}) for one in names)
                 seeds = [seed for seed in first if all(seed in arm for arm in second)]
                 values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
+                known = [images[one] for one in names if one in images]
+                by_image = None
+                if len(known) == len(names):
+                    by_image = sentence.scale * (known[0] - sum(known[1:], np.zeros_like(known[0])))
                 if values:
-                    found[row, data][f"{setting}, {readout}" if readout else setting] = values
+                    found[row, data][f"{setting}, {readout}" if readout else setting] = values, by_image
     return found
 
 
-def of_cases(sentence: Sentence, docs: Path) -> Values:
-    """The numbers in docs/claims.csv, stages taken together."""
-    found: dict[tuple[str, str], dict[str, dict[str, list[float]]]] = defaultdict(dict)
-    for case in csv.DictReader((docs / "claims.csv").read_text("utf-8").splitlines()):
-        if case["claim"] != sentence.key or not case["number"].startswith(sentence.number):
-            continue
-        where, _, choice = case["runs"].partition(", stage ")[0].partition(": ")
-        few = ", 1,000 images" if "data.limit=1000" in where else ""
-        data = {"digits": "digits", "mnist": f"MNIST{few}"}.get(where.split(",")[0], CIFAR)
-        for row in sentence.rows.keys() & {"", choice, re.sub(r" \d*/\d", "", choice)}:
-            seeds = found[row, data].setdefault(f"{where}: {choice}", defaultdict(list))
-            for seed in (name for name in case if name.startswith("seed ") and case[name]):
-                seeds[seed].append(sentence.scale * float(case[seed]))
-    return {
-        place: {name: [statistics.fmean(one) for one in seeds.values()] for name, seeds in settings.items()}
-        for place, settings in found.items()
-    }
+def right_images(folder: Path) -> dict[str, Images]:
+    """For each choice the share of its seeds that got each test image right, (images,)."""
+    rows: dict[str, list[Images]] = defaultdict(list)
+    if (answers := folder / "correct.csv").exists():
+        for run in csv.DictReader(answers.read_text("utf-8").splitlines()):
+            rows[run["choice"]].append(unpacked({"images": int(run["images"]), "bits": run["bits"]}))
+    return {choice: np.mean(bits, axis=0) for choice, bits in rows.items()}
 
 
 def estimates(sentence: Sentence, docs: Path) -> dict[tuple[str, str], Estimate]:
-    """By row and data set; a published sweep counts by its runs alone."""
-    found = of_runs(sentence, docs)
-    for place, settings in of_cases(sentence, docs).items():
-        known = found.setdefault(place, {})
-        known |= {name: one for name, one in settings.items() if name.rpartition(": ")[0] not in known}
-    return {place: estimate(list(settings.values())) for place, settings in found.items()}
+    """By row and data set, over the settings of the published sweeps."""
+    return {place: estimate(list(one.values())) for place, one in of_runs(sentence, docs).items()}
 
 
 def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str:
@@ -174,7 +169,7 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
         places[one.agrees(sentence.rows[row])].append((row, data))
     one_sided = any(math.inf in map(abs, said) and 0 in said for said in sentence.rows.values())
     words = {"yes": "so", "no": "the reverse" if one_sided else "not so", "differs": "settings differ"}
-    words["open"] = "open" if found else "no published run measures it"
+    words["open"] = "open"
     yes, no = len(places["yes"]), len(places["no"])
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
     parts = [f"{words[key]} for {_listed(places[key])}" for key in words if places[key] and key != most]
@@ -195,26 +190,35 @@ def _listed(places: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{row} ({'; '.join(data)})".strip() for row, data in rows.items())
 
 
+def measured_on() -> list[str]:
+    """The data sets of the published sweeps, in the order of ``DATA``."""
+    return [data for data in DATA if data in {own for own, _ in SWEEPS.values()}]
+
+
 def lines(number: int, sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> Iterator[list[str]]:
     """The sentence's rows of the table."""
     for row in sentence.rows:
+        if not any(place[0] == row for place in found):
+            continue
         sign = "+" if " – " in row or sentence.scale == 1 else ""
-        cells = [found[row, data].cell(sign) if (row, data) in found else "" for data in DATA]
+        cells = [found[row, data].cell(sign) if (row, data) in found else "" for data in measured_on()]
         yield [f"{number} {row}".strip(), *cells]
 
 
 def page(docs: Path = DOCS) -> str:
     """docs/claims.md."""
     items, rows, count = [], [], 0
-    for number, entry in enumerate(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")), 1):
+    for entry in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")):
         sentence = Sentence(**entry)
-        found = estimates(sentence, docs)
-        count += sum(max(part.n for part in one.settings) > 1 for one in found.values())
-        items.append(
-            f"{number}. **{sentence.text}** {answer(sentence, found)}. Measured: {sentence.measured}."
-        )
-        rows += lines(number, sentence, found)
-    table = tables.markdown(tables.from_rows(("", *DATA), rows, numbers=DATA), markup=True)
+        if found := estimates(sentence, docs):
+            count += sum(max(part.n for part in one.settings) > 1 for one in found.values())
+            number = len(items) + 1
+            items.append(
+                f"{number}. **{sentence.text}** {answer(sentence, found)}. Measured: {sentence.measured}."
+            )
+            rows += lines(number, sentence, found)
+    header = measured_on()
+    table = tables.markdown(tables.from_rows(("", *header), rows, numbers=header), markup=True)
     return PAGE.format(count=count, wrong=round(0.05 * count), items="\n".join(items), table=table)
 
 

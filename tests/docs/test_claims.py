@@ -1,6 +1,8 @@
 """The page of textbook sentences: estimates worked by hand, and the page that is committed."""
 
 import math
+import statistics
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 HIGHER = (0.0, math.inf)
 
 
-def sentence(rows, **options):
-    return Sentence("key", "Text.", "measured", rows, **options)
+def sentence(rows, column="test.accuracy", **options):
+    return Sentence("Text.", "measured", rows, column, **options)
+
+
+def estimate(settings):
+    return claims.estimate([(values, None) for values in settings])
 
 
 def test_an_interval_is_that_of_student_and_settings_count_alike():
-    alone = claims.estimate([[1.0, 2.0, 3.0]])
+    alone = estimate([[1.0, 2.0, 3.0]])
     # sd 1, t(0.975, 2) = 4.303, / sqrt(3) = 2.484.
     assert (alone.mean, alone.low, alone.high) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)
-    both = claims.estimate([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0, 6.0, 3.0, 6.0]])
+    both = estimate([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0, 6.0, 3.0, 6.0]])
     # Variances of the means 1/3 and 1.9/6; freedom 0.65² / (0.1111/2 + 0.1003/5) = 5.587, t = 2.491.
     half = 2.491 * math.sqrt(0.65) / 2
     assert (both.mean, both.low, both.high) == pytest.approx((3.25, 3.25 - half, 3.25 + half), abs=1e-3)
@@ -29,9 +35,9 @@ def test_an_interval_is_that_of_student_and_settings_count_alike():
 def test_the_range_is_given_where_the_intervals_of_two_settings_do_not_meet():
     # Variances of the means 0.00333 and 0.00778, freedom 3.448, t = 2.96: half 0.156.
     alike, apart = [[1.0, 1.2, 1.1], [1.1, 1.0, 1.3]], [[1.0, 1.2, 1.1], [2.1, 2.0, 2.3]]
-    assert claims.estimate(alike).cell("+") == "+1.12 [+0.96, +1.27], n = 3, 3"
-    assert claims.estimate(apart).cell("+").endswith("n = 3, 3 (+1.10 to +2.13)")
-    assert claims.estimate([[0.99], [0.99]]).cell("") == "0.99"
+    assert estimate(alike).cell("+") == "+1.12 [+0.96, +1.27], n = 3, 3"
+    assert estimate(apart).cell("+").endswith("n = 3, 3 (+1.10 to +2.13)")
+    assert estimate([[0.99], [0.99]]).cell("") == "0.99"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def test_the_range_is_given_where_the_intervals_of_two_settings_do_not_meet():
     ],
 )
 def test_the_whole_interval_decides(settings, word):
-    assert claims.estimate(settings).agrees(HIGHER) == word
+    assert estimate(settings).agrees(HIGHER) == word
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,6 @@ def test_the_whole_interval_decides(settings, word):
         ({"digits": 1, "MNIST": 1}, "So"),
         ({"digits": -1, "MNIST": -1}, "The reverse"),
         ({"digits": 0}, "Open"),
-        ({}, "No published run measures it"),
         ({"digits": 1, "MNIST": 0}, "So; open for a – b (MNIST)"),
         ({"digits": 1, "MNIST": -1}, "It depends; so for a – b (digits); the reverse for a – b (MNIST)"),
         (
@@ -63,45 +68,50 @@ def test_the_whole_interval_decides(settings, word):
     ],
 )
 def test_an_answer_names_the_places_that_deviate(numbers, said):
-    found = {("a – b", data): claims.estimate([[x - 0.1, x, x + 0.1]]) for data, x in numbers.items()}
+    found = {("a – b", data): estimate([[x - 0.1, x, x + 0.1]]) for data, x in numbers.items()}
     assert claims.answer(sentence({"a – b": HIGHER}), found) == said
 
 
 def test_a_level_that_is_missed_is_no_reverse():
-    found = {("max", "MNIST"): claims.estimate([[0.4, 0.5, 0.6]])}
+    found = {("max", "MNIST"): estimate([[0.4, 0.5, 0.6]])}
     assert claims.answer(sentence({"max": (99.0, 100.0)}), found) == "Not so"
 
 
 @pytest.fixture
 def docs(tmp_path):
-    """One published sweep on MNIST, and cases of that and of another setting."""
+    """One published sweep, on MNIST, whose runs say which of four images they got right."""
     for folder in claims.SWEEPS:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "runs.csv").write_text("choice,seed,test.accuracy\n")
-    runs = "max,0,0.9\nmax,1,0.8\nmax,2,0.7\navg,0,0.5\navg,1,0.6\n"
+    runs = "max,0,0.75\nmax,1,1\nmax,2,0.75\nmax,3,0.5\navg,0,0.5\navg,1,0.5\navg,2,0.25\n"
     (tmp_path / "mnist_operators" / "runs.csv").write_text(f"choice,seed,test.accuracy\n{runs}")
-    (tmp_path / "claims.csv").write_text(
-        "claim,says,when,runs,number,seed 0,seed 1\n"
-        'key,no,,"mnist, convnet, flatten: max 2/2 – avg 2/2",accuracy,0.99,0.99\n'
-        'key,no,,"mnist, convnet, gap: max 2/2 – avg 2/2",accuracy,0.1,\n'
-        'key,no,,"mnist, convnet, gap: max 2/2 – avg 2/2",loss,7,7\n'
-        'key,no,,"digits, convnet, gap: max 2/2, stage s1",accuracy,0.1,0.2\n'
-        'key,no,,"digits, convnet, gap: max 2/2, stage s2",accuracy,0.3,0.6\n'
-    )
     return tmp_path
 
 
-def test_a_difference_is_paired_by_seed_and_published_runs_count_once(docs):
-    asked = sentence({"max – avg": HIGHER}, column="test.accuracy", number="accuracy")
-    found = claims.estimates(asked, docs)["max – avg", "MNIST"]
-    assert [one.n for one in found.settings] == [2, 1]
-    assert [one.mean for one in found.settings] == pytest.approx([30.0, 10.0])
+def test_a_difference_is_paired_by_seed(docs):
+    found = claims.estimates(sentence({"max – avg": HIGHER}), docs)["max – avg", "MNIST"]
+    # 25, 50 and 50 points: sd 14.43, / sqrt(3) = 8.33, t(0.975, 2) = 4.303.
+    assert [one.n for one in found.settings] == [3]
+    assert (found.mean, found.low) == pytest.approx((41.667, 41.667 - 35.86), abs=0.01)
 
 
-def test_stages_are_taken_together_by_seed(docs):
-    found = claims.estimates(sentence({"max": (0.0, 1.0)}, number="accuracy"), docs)["max", "digits"]
-    # Means of the two stages: 20 and 40 %.
-    assert (found.mean, found.settings[0].n) == (pytest.approx(30.0), 2)
+def test_an_interval_of_accuracies_covers_the_images_where_they_are_known(docs):
+    rows = ["choice,seed,images,bits"]
+    for choice, seeds in {"max": (0xE0, 0xF0, 0xD0), "avg": (0xA0, 0x60, 0x20)}.items():
+        rows += [f"{choice},{n},4,{b64encode(bytes([one])).decode()}" for n, one in enumerate(seeds)]
+    (docs / "mnist_operators" / "correct.csv").write_text("\n".join(rows))
+    asked = sentence({"max – avg": HIGHER})
+    values, images = claims.of_runs(asked, docs)["max – avg", "MNIST"]["convnet, flatten"]
+    # By image max is right with 3, 3, 2 and 2 of three seeds, avg with 1, 1, 3 and 0.
+    assert images.tolist() == pytest.approx([200 / 3, 200 / 3, -100 / 3, 200 / 3])
+    by_seed = statistics.variance(values) / 3
+    by_image = statistics.variance(images.tolist()) / 4
+    freedom = (by_seed + by_image) ** 2 / (by_seed**2 / 2 + by_image**2 / 3)
+    assert claims.error(values, images) == pytest.approx((by_seed + by_image, freedom))
+    # Never narrower than by the seeds alone.
+    assert claims.error([1.0, 2.0, 9.0], images / 1000) == pytest.approx(
+        (statistics.variance([1, 2, 9]) / 3, 2)
+    )
 
 
 def test_the_page_is_that_of_the_published_runs():
@@ -109,10 +119,7 @@ def test_the_page_is_that_of_the_published_runs():
 
 
 def test_an_estimate_agrees_with_the_report_of_its_sweep():
-    text = (DOCS / "cifar_operators" / "report.md").read_text("utf-8")
-    asked = sentence({"avg – max": HIGHER}, column="test.accuracy")
-    found = claims.of_runs(asked, DOCS)["avg – max", claims.CIFAR]
-    # Of the three sweeps on CIFAR-10 this one alone has another recipe.
-    values = next(one for name, one in found.items() if "data.crop=2" in name)
-    one = claims.estimate([values])
-    assert f"{one.mean:+.2f} \\[{one.low:+.2f}, {one.high:+.2f}\\]" in text
+    text = (DOCS / "mnist_operators" / "report.md").read_text("utf-8")
+    asked = sentence({"avg – max": HIGHER, "conv_blur – max": HIGHER})
+    for one in claims.estimates(asked, DOCS).values():
+        assert f"{one.mean:+.2f} \\[{one.low:+.2f}, {one.high:+.2f}\\]" in text
