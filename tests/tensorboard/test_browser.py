@@ -118,7 +118,9 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path, theme, wid
     await until(() => cells().length > 1 && inside().body.dataset.theme === (THEME ? "dark" : "light"));
     await until(() => one("#figure-learning img").naturalWidth > 100);
     const { scrollWidth, clientWidth } = inside().documentElement;
-    return { cells: cells(), fits: scrollWidth <= clientWidth, caption: text("#figure-learning figcaption") };
+    const said = all(".summary li").filter((line) => line.offsetHeight).length;
+    const caption = text("#figure-learning figcaption");
+    return { cells: cells(), said, caption, fits: scrollWidth <= clientWidth };
     """
     found = browse(runs.root, script.replace("THEME", str(theme == "dark").lower()), width=width)
     for cells, row in zip(found["cells"], wanted, strict=True):
@@ -127,6 +129,8 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path, theme, wid
         if row["difference"]:
             assert cells[5].startswith(f"{100 * float(row['difference']):+.2f} [")
         assert cells[-1].removeprefix("▲ ").removeprefix("▼ ") == row["verdict"]
+    # The sentences above the table are seen on narrow pages too.
+    assert found["said"] >= 1
     # The page itself is not wider than its frame; a table may scroll by itself.
     assert found["fits"] and "95 % t interval" in found["caption"]
 
