@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 from scipy.stats import t
 
 from cnnpool import tables
@@ -90,7 +89,7 @@ class Estimate:
         return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
 
 
-Images = NDArray[np.float64]
+Images = crossed.Values
 Sample = tuple[list[float], Images | None]
 """The number of each seed, and its mean over the seeds for each test image, where that is known."""
 
@@ -126,11 +125,11 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
     """The numbers in the runs of every published sweep."""
     found: Values = defaultdict(dict)
     for folder, (data, setting) in SWEEPS.items():
-        arms: dict[str, dict[str, float]] = defaultdict(dict)
+        arms: dict[str, dict[int, float]] = defaultdict(dict)
         for run in csv.DictReader((docs / folder / "runs.csv").read_text("utf-8").splitlines()):
             if value := run.get(sentence.column):
-                arms[run["choice"]][run["seed"]] = sentence.scale * float(value)
-        images = right_images(docs / folder) if sentence.column == "test.accuracy" else {}
+                arms[run["choice"]][int(run["seed"])] = sentence.scale * float(value)
+        bits = correct(docs / folder) if sentence.column == crossed.MEASURE else {}
         # A choice of two rooms is called ``max / gap``.
         for readout in sorted({choice.partition(" / ")[2] for choice in arms}):
             for row in sentence.rows:
@@ -139,22 +138,22 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
                 first, *second = (arms.get(one, {}) for one in names)
                 seeds = [seed for seed in first if all(seed in arm for arm in second)]
                 values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
-                known = [images[one] for one in names if one in images]
-                by_image = None
-                if len(known) == len(names):
-                    by_image = sentence.scale * (known[0] - sum(known[1:], np.zeros_like(known[0])))
+                means = [crossed.image_means(bits.get(one, {}), seeds) for one in names]
                 if values:
+                    known = all(one is not None for one in means)
+                    by_image = sentence.scale * (means[0] - sum(means[1:])) if known else None
                     found[row, data][f"{setting}, {readout}" if readout else setting] = values, by_image
     return found
 
 
-def right_images(folder: Path) -> dict[str, Images]:
-    """For each choice the share of its seeds that got each test image right, (images,)."""
-    rows: dict[str, list[Images]] = defaultdict(list)
+def correct(folder: Path) -> dict[str, dict[int, crossed.Bits]]:
+    """Choice -> seed -> which test images its run got right; empty if the sweep does not publish it."""
+    found: dict[str, dict[int, crossed.Bits]] = defaultdict(dict)
     if (answers := folder / "correct.csv").exists():
         for run in csv.DictReader(answers.read_text("utf-8").splitlines()):
-            rows[run["choice"]].append(unpacked({"images": int(run["images"]), "bits": run["bits"]}))
-    return {choice: np.mean(bits, axis=0) for choice, bits in rows.items()}
+            record = {"images": int(run["images"]), "bits": run["bits"]}
+            found[run["choice"]][int(run["seed"])] = unpacked(record)
+    return found
 
 
 def estimates(sentence: Sentence, docs: Path) -> dict[tuple[str, str], Estimate]:
@@ -168,8 +167,8 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     for (row, data), one in found.items():
         places[one.agrees(sentence.rows[row])].append((row, data))
     one_sided = any(math.inf in map(abs, said) and 0 in said for said in sentence.rows.values())
-    words = {"yes": "so", "no": "the reverse" if one_sided else "not so", "differs": "settings differ"}
-    words["open"] = "open"
+    other = "the reverse" if one_sided else "not so"
+    words = {"yes": "so", "no": other, "differs": "settings differ", "open": "open"}
     yes, no = len(places["yes"]), len(places["no"])
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
     parts = [f"{words[key]} for {_listed(places[key])}" for key in words if places[key] and key != most]

@@ -98,6 +98,11 @@ SWEEPS = {
         ["model.width=1", "model.width=2"],
         ["fit.max_steps=${model.width}"],
     ],
+    "model=allconv pool=strided model.norm=false,true": [
+        ["model=allconv"],
+        ["pool=strided"],
+        ["model.norm=false", "model.norm=true"],
+    ],
 }
 SWEEPS["pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'"] = [
     ["pool@stage.s2=inherit", "pool@stage.s2=avg"],

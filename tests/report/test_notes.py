@@ -87,8 +87,7 @@ def test_times_of_a_loaded_machine_are_said_to_be_unreliable(shelf, capsys):
     comparison = of(shelf, 0.05, 0.63)
     said = (
         "images/s and wall time: unreliable, since other processes, such as other runs, took more than 10 % "
-        "of the processors "
-        "during 2 of 4 runs, up to 63 %"
+        "of the processors during 2 of 4 runs, up to 63 %"
     )
     assert comparison.loaded == said
     assert comparison.notes == [said]
