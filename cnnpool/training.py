@@ -58,9 +58,8 @@ def train(
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
     from cnnpool.fit.loggers import logging_to
-    from cnnpool.fit.probe_batch import measuring
     from cnnpool.fit.record import Record
-    from cnnpool.fit.results import conclude, test
+    from cnnpool.fit.results import conclude, measuring, test
     from cnnpool.fit.run_state import resume
     from cnnpool.fit.trainer import build_trainer, group_left, quieten
 

@@ -4,14 +4,12 @@ from typing import Any
 
 from cnnpool import registry
 from cnnpool.data.base import Raw, Source, Split, from_pixels
-from cnnpool.data.dataset import Dataset, assemble, digest
-from cnnpool.data.digits import Digits
+from cnnpool.data.dataset import Dataset, assemble, digest, tell
 from cnnpool.data.errors import DataError
 from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
 from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
-from cnnpool.data.overview import tell
-from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, FashionMNIST
+from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST
 from cnnpool.data.torchvision import Torchvision
 
 DATASETS: dict[str, type[Source]] = {
@@ -29,9 +27,7 @@ DATASETS: dict[str, type[Source]] = {
 def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
     """Build the data set called ``name`` (a stem of ``conf/data``), cut by ``seed``, and log what it holds.
 
-    Raises:
-        ValueError: for an unknown name or option, or a value out of range.
-        DataError: if the files are missing, damaged or inconsistent.
+    A ValueError for an unknown name, option or value; a DataError if files are missing or damaged.
     """
     dataset = assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
     tell(dataset)

@@ -30,14 +30,9 @@ def augment(
     color_jitter: float = 0.0,
     size: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Randomly change each image: crop, mirror, shift, then change the colours.
+    """Each image of ``x``, (N, C, H, W) of uint8, changed by the options of ``Source``, as (N, C, *size).
 
-    An option that is off draws nothing; ``cnnpool.data.Source`` describes each option.
-
-    Args:
-        x: images, (N, C, H, W), uint8; any dtype for ``crop``, ``shift`` and ``flip``.
-        draws: draws for these images; the only randomness, so results are equal on all devices.
-        size: (H, W) of the result; None for that of ``x``.
+    ``draws`` are the only randomness, so devices agree; an option that is off draws nothing.
     """
     whole = (x.shape[2], x.shape[3])
     size = size or whole
@@ -90,8 +85,7 @@ def resized_crop(x: Tensor, draws: Draws, scale: tuple[float, float], size: tupl
 def boxes(count: int, size: tuple[int, ...], draws: Draws, scale: tuple[float, float]) -> Tensor:
     """(top, left, height, width) of a random part of each image, (count, 4), as torchvision draws them.
 
-    Area uniform, logarithm of the shape uniform; after ten parts that do not fit, the central one of the
-    nearest shape.
+    Area and logarithm of the shape are uniform; after ten that do not fit, the central one of the nearest.
     """
     height, width = size
     shares, shapes, places = draws.rand(3, TRIES).unbind(1)
@@ -121,11 +115,7 @@ def mirror(x: Tensor, chosen: Tensor) -> Tensor:
 
 
 def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
-    """Each image moved by its own whole number of pixels: y[r, c] = x[r - dy, c - dx].
-
-    ``offset`` is (dy, dx) of each, (N, 2), in [-margin, margin], 0 <= margin < min(H, W). Uncovered pixels
-    are zero, or the image reflected about its border pixel.
-    """
+    """y[r, c] = x[r - dy, c - dx] for each image; ``offset``, (N, 2), is (dy, dx) in [-margin, margin]."""
     padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
     return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3]))
 
@@ -166,11 +156,8 @@ def mix(
 ) -> tuple[Tensor, Tensor]:
     """Mixup (Zhang 2018, arXiv:1710.09412) or CutMix (Yun 2019, arXiv:1905.04899) of a batch.
 
-    Each image has a partner; one share for all is drawn from Beta(alpha, alpha), where ``mixup`` and
-    ``cutmix`` are alpha, 0 for none. If both are enabled, each batch is mixed by one, with probability 1/2.
-
-    Returns:
-        The mixed images, (N, C, H, W), and the share of each class in them, (N, num_classes), float32.
+    One share for all is drawn from Beta(alpha, alpha), where ``mixup`` and ``cutmix`` are alpha; with both,
+    each mixes half of the batches. Returns the images and the shares of classes, (N, num_classes), float32.
     """
     order = torch.randperm(len(images), generator=generator).to(images.device)
     coin, seed = torch.rand((), generator=generator).item(), torch.randint(1 << 62, (), generator=generator)

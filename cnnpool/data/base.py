@@ -71,14 +71,10 @@ def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Spl
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """A data set as published.
+    """A data set as published; labels are indices of ``classes``, ``val`` is None unless published apart.
 
-    Args:
-        classes: their names; a label is an index into them.
-        val: validation images, if they are published apart.
-        notes: remarks for the user on how the images were read, one sentence each.
-        skipped: unreadable files that were left out -> reason.
-        known_sha256: its identity if that is known without reading all pixels.
+    ``notes`` are sentences on how the images were read, ``skipped`` unreadable files -> reason, and
+    ``known_sha256`` the identity if that is known without reading all pixels.
     """
 
     classes: tuple[str, ...]
@@ -115,10 +111,7 @@ class Raw:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Location of a data set, and how it is split and batched; ``read`` loads it.
-
-    A subclass is an entry of ``DATASETS`` or of the entry points ``cnnpool.datasets``: its fields are the
-    keys of the data set's YAML.
+    """Location of a data set, and how it is split and batched; the fields are the keys of its YAML.
 
     Args:
         root: folder of the data; ``~`` is the home folder.
@@ -143,9 +136,6 @@ class Source:
         mixup: alpha of Mixup (Zhang 2018), which blends the images of a batch and their labels; 0 for none.
         cutmix: alpha of CutMix (Yun 2019), which pastes a rectangle of another image; 0 for none. With
             ``mixup``, each batch is mixed by one of them.
-
-    Raises:
-        ValueError: if a number is out of range.
     """
 
     root: str = "data"

@@ -1,7 +1,4 @@
-"""Decoded images cached on disk: written atomically, accepted if unchanged or if the digest matches.
-
-The pixels are one uint8 file; ``.npz`` beside it has labels, statistics, and the digest of everything.
-"""
+"""Decoded images cached on disk: pixels in one file, labels, sums and the digest in ``.npz`` beside."""
 
 import json
 import logging
@@ -38,8 +35,7 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
     """The data cached in ``path`` under ``key``, else the result of ``make``, which is then cached.
 
     One of several processes makes it while the others wait. ``make`` gets the file to write pixels to, or
-    None if nothing can be written. ``stream`` is true to hold no pixels in memory, false to hold all, auto to
-    hold what fits easily; a DataError if what must be held does not fit.
+    None if nothing can be written; ``stream`` is that of ``ImageSource``.
     """
     if raw := _load(path, key, stream):
         return raw

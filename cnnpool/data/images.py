@@ -30,8 +30,7 @@ class Pictures:
     """The images of all parts of a data set, one part after another.
 
     ``items`` is a data set of (image, label), read by several threads at once; ``counts`` has the number of
-    images of train, val and test, or of train if a test must be cut. A label without a class is named by its
-    number.
+    images of train, val and test. A label without a class is named by its number.
     """
 
     def __init__(self, items: Any, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):

@@ -22,18 +22,13 @@ class ImageDataset(Dataset[Batch]):
     """Normalised images of a split by (epoch, index), one batch at a time.
 
     The augmentation of an image is a function of (seed, epoch, index) alone, computed for a batch at once,
-    so the order, the number of workers or processes, and interruptions do not change it. The partners of
-    Mixup and CutMix are images of the same batch.
+    so the order, the number of workers or processes, and interruptions do not change it.
 
     Args:
-        split: the images.
         mean, std: subtracted from each channel, and its divisor, (C,), in units where white is 1.
-        seed: of the augmentation.
-        augment: changes images, (N, C, H', W') of uint8, by the draws of each, to (N, C, H, W); None to take
-            their central part.
+        augment: changes images, (N, C, H', W') of uint8, to (N, C, *size); None to take their central part.
         mix: mixes the images of a batch and their labels, from a generator on the CPU; None for none.
         size: (H, W) of the returned images; None for that of the split.
-        channels_last: memory format of the images.
     """
 
     def __init__(
@@ -108,15 +103,9 @@ class EpochSampler(DistributedSampler[Item]):
     """(epoch, index) of one process's images, in an order that depends on (seed, epoch) alone.
 
     It is a ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike
-    torch's it repeats no image. Items contain the epoch, because persistent workers never see
-    ``set_epoch``.
-
-    Args:
-        images: number of them, >= 1.
-        shuffle: a new order every epoch; false for the original order.
-        shard: (rank, world): every world-th image of the order, from rank on. Shuffled shards are of equal
-            length (up to world - 1 images are dropped), others cover all.
-        multiple: images are dropped from each epoch until their number is a multiple of this, >= 1.
+    torch's it repeats no image. Items contain the epoch, because persistent workers never see ``set_epoch``.
+    Of ``shard``, (rank, world), every world-th of ``images`` images is taken, from rank on; some are dropped
+    until all shuffled shards are equally long, and until the length is a ``multiple``.
     """
 
     def __init__(

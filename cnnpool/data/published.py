@@ -1,4 +1,9 @@
-"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 as downloaded and read by torchvision, held in memory."""
+"""Published images held in memory: the embedded digits, and MNIST and the like, read by torchvision.
+
+``digits.csv.gz`` beside this file is an exact copy of scikit-learn's (BSD 3-Clause): the test part of UCI's
+"Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998; CC BY 4.0), one image per row:
+64 values 0..16 and the digit.
+"""
 
 import logging
 import socket
@@ -9,22 +14,68 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from filelock import FileLock
 
 from cnnpool.bounds import CountOrZero
-from cnnpool.data.base import Raw, Source, Split, from_pixels
+from cnnpool.data.base import Raw, Source, Split, ValSize, from_pixels
+from cnnpool.data.draws import stratified
 from cnnpool.data.errors import DataError, DownloadError
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+TABLE = Path(__file__).with_name("digits.csv.gz")
 TIMEOUT_S = 60  # Seconds without data after which a server is given up
 LARGEST = 1 << 28  # Most bytes of a built-in data set's file; the largest, CIFAR's, has 170 million
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digits(Source):
+    """1,797 handwritten digits of 8x8 pixels in 17 greys (Alpaydin and Kaynak 1998, UCI), enlarged to 28x28.
+
+    There is no official split: 360 fixed images, stratified by class, are the test images. The same people
+    wrote both parts, so accuracies are not comparable with published figures. ``root`` and ``download`` are
+    accepted but not needed.
+
+    Args:
+        size: H and W, 8 to 512.
+    """
+
+    val_size: ValSize = 0.15
+    size: Annotated[int, Ge(8), Le(512)] = 28
+
+    by_class: ClassVar[bool] = False
+    test_size: ClassVar[int] = 360
+
+    def read(self) -> Raw:
+        table = np.loadtxt(TABLE, delimiter=",", dtype=np.int64)
+        pixels = enlarge(table[:, :64].reshape(-1, 8, 8), self.size)[..., None]
+        labels = torch.from_numpy(table[:, 64])
+        whole = from_pixels(pixels, labels)
+        order = stratified(labels, seed=0)
+        test, train = order[: self.test_size].sort().values, order[self.test_size :].sort().values
+        return Raw(tuple("0123456789"), whole.take(train), whole.take(test))
+
+
+def enlarge(images: np.ndarray, size: int) -> np.ndarray:
+    """(N, n, n) of 0..16, resized to (N, size, size) of 0..255 as by torch's bilinear ``interpolate``.
+
+    In integers, so the sums are exact on every machine: weights are multiples of 1/(2 size).
+    """
+    n, unit = images.shape[-1], 2 * size
+    position = np.clip((2 * np.arange(size) + 1) * n - size, 0, (n - 1) * unit)
+    low, part = np.divmod(position, unit)
+    weights = np.zeros((size, n), np.int64)
+    weights[np.arange(size), low] = unit - part
+    weights[np.arange(size), np.minimum(low + 1, n - 1)] += part
+    whole = 16 * unit**2
+    return ((weights @ images.astype(np.int64) @ weights.T * 510 + whole) // (2 * whole)).astype(np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True)

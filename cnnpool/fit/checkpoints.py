@@ -37,11 +37,9 @@ class SafeCheckpointIO(CheckpointIO):
 class Checkpoints(Checkpoint):
     """``last.ckpt`` to resume from, ``previous.ckpt`` before it, ``best.ckpt`` for its weights.
 
-    ``best.ckpt`` is written after epochs with the best validation accuracy so far. Weights that are not
-    finite are never written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so that a
-    checkpoint includes their decisions, such as an early stop. ``name`` is the run's own random name;
-    ``record`` is None in all processes but the first. Its state is the part of the run's final record that
-    must survive a restart.
+    Weights that are not finite are never written. As a ``Checkpoint`` of Lightning it runs after all other
+    callbacks, so that a checkpoint includes their decisions, such as an early stop. ``record`` is None in all
+    processes but the first. Its state is what the run's final record needs after a restart.
     """
 
     def __init__(self, out: Path, name: str, record: Record | None, signals: Signals):

@@ -19,7 +19,7 @@ from cnnpool import network
 from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
-from cnnpool.fit.layers import Level, frozen_norms, is_uniform, plan
+from cnnpool.fit.optimizers import Level, frozen_norms, is_uniform, plan
 from cnnpool.fit.scores import epochs_header, epochs_row
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
@@ -98,11 +98,7 @@ class Classifier(LightningModule):
     ) -> Self:
         """Load a classifier in evaluation mode; compares checksums and executes no code in the file.
 
-        Args:
-            checkpoint_path: a file written by a training with this class.
-            map_location: device of the weights.
-            model: the network, if it was given to the constructor.
-            unused: further arguments of Lightning's method; ignored.
+        ``model`` is the network, if it was given to the constructor; further arguments are ignored.
 
         Raises:
             DamagedError: if the file is missing, damaged, or not plain weights.
@@ -249,8 +245,7 @@ class Classifier(LightningModule):
     def predict(self, image: str | Path | Tensor) -> Prediction:
         """The class of one image: a file, or values of 0 to 1, (C, H, W), not normalised.
 
-        Raises:
-            ValueError: if the classifier has no data description, or the image has other channels.
+        A ValueError if the classifier has no ``data``, or the image has other channels.
         """
         if self.data is None:
             raise ValueError("this classifier does not know how its images are normalised: give data=")

@@ -13,8 +13,8 @@ from cnnpool.data.loader import Batch, as_it_is
 class Images(LightningDataModule):
     """Training, validation and test images in whole batches, with a position saved in checkpoints.
 
-    Each process of a training takes its share of each batch, and splits it into ``accumulate`` parts. Images
-    that fit into a quarter of a GPU's free memory are kept there.
+    Each process takes its share of a batch, in ``accumulate`` parts. A GPU holds images that fill at most a
+    quarter of its free memory.
     """
 
     def __init__(self, dataset: Dataset, *, accumulate: int = 1, channels_last: bool = True):

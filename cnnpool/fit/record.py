@@ -29,8 +29,7 @@ class Record(Logger):
 
     Lightning's TensorBoardLogger repeats or loses steps after an interruption. A resumed run keeps
     ``kept_bytes`` of ``metrics.jsonl`` and rewrites its event file from these lines, so each number occurs
-    in it once and in order, wherever the run was stopped and however the clock was set. ``quantities`` are
-    those whose definitions TensorBoard shows beside the charts.
+    in it once and in order. The definitions of ``quantities`` stand beside TensorBoard's charts.
     """
 
     def __init__(self, folder: Path, kept_bytes: int = 0, quantities: Sequence[Quantity] = ()):

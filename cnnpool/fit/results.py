@@ -1,27 +1,38 @@
-"""The end of a run: test score, probes, record, results.json."""
+"""The measurements of a run, while it trains and at its end: test score, probes, pictures, results.json."""
 
 import dataclasses
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn import functional as F
 
-from cnnpool.data import Dataset
+from cnnpool.data import Dataset, Split
+from cnnpool.data.draws import stratified
+from cnnpool.explain.example import example
+from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
+from cnnpool.explain.picture import figure
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.fit.loggers import Guarded
-from cnnpool.fit.pictures import draw, routing_of
-from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.record import Record
 from cnnpool.fit.run_state import Run
 from cnnpool.fit.scores import by_class, chance_warning, sentence
+from cnnpool.lightning import ProbeCallback
+from cnnpool.model import Cnn
 from cnnpool.pool.dispatch import kernels_in_use
-from cnnpool.probe import Batch
-from cnnpool.probe.base import scalars
+from cnnpool.probe import Batch, Probe
+from cnnpool.probe.base import ends_of, scalars
+from cnnpool.probe.gradient_taps import stage_gradients
+from cnnpool.probe.receptive_field import receptive_fields
+from cnnpool.probe.shift import at_once
 from cnnpool.quantity import records
+from cnnpool.registry import KEEP
 from cnnpool.run_folder import layout, routing
 from cnnpool.run_folder.results import Results, packed, write
 from cnnpool.system.hardware import environment, release_memory
@@ -30,7 +41,48 @@ from cnnpool.system.progress import Progress
 log = logging.getLogger(__name__)
 
 LEFT = (f"{layout.CHECKPOINTS}/{layout.LAST}", f"{layout.CHECKPOINTS}/{layout.BEST}")
+SAMPLES = 2048
+LARGEST = 320 << 20  # Bytes of the probe images as floats: more than 512 images of 224 pixels
+MAPPED, SHOWN, ROUTED = 128, 8, 4  # Images of receptive fields, of the routing in a log, and in the report
+LONGEST = 128  # Longest side of a picture in the report, in pixels; larger pictures are no clearer
 Sections = dict[str, dict[str, Any]]
+
+
+def looked_at(probes: Iterable[Probe]) -> int:
+    """The most images that any of ``probes`` uses, from its options that count images; at least one."""
+    counts = [[v for key, v in vars(each).items() if key.endswith("samples")] for each in probes]
+    return max((max(own, default=SAMPLES) for own in counts), default=1)
+
+
+def measuring(run: Run) -> list[ProbeCallback]:
+    """The probes that run while ``run`` trains, on validation images or, without any, on training images."""
+    probes = [probe for probe in run.probes.values() if probe.every_epochs]
+    if not probes:
+        return []
+    split = run.dataset.val if len(run.dataset.val) else run.dataset.train
+    # Large images take much memory, and probes at the end use other images.
+    batch, net = sample(run.dataset, split, looked_at(probes)), run.network
+    return [
+        ProbeCallback(
+            probe, every_epochs=probe.every_epochs, batch=batch, stages=net.stages, network=lambda module: net
+        )
+        for probe in probes
+    ]
+
+
+def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
+    """Up to ``most`` normalised images of ``split``, the same in every run, every prefix stratified."""
+    channels, (height, width) = dataset.in_channels, dataset.size
+    count = max(1, min(most, SAMPLES, LARGEST // (4 * channels * height * width)))
+    chosen = split.take(stratified(split.labels, seed=0)[:count])
+    # In parts: all at once would take three times their memory.
+    parts = dataset.plain_loader(chosen, batch_size=min(64, len(chosen)))
+    images = torch.empty(len(chosen), channels, height, width).contiguous(memory_format=torch.channels_last)
+    done = 0
+    for some, _ in parts:
+        images[done : done + len(some)] = some
+        done += len(some)
+    return Batch(images, chosen.labels, *ends_of(dataset.mean, dataset.std))
 
 
 def test(run: Run, trainer: Trainer) -> None:
@@ -129,3 +181,60 @@ def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
 
 def images_of(dataset: Dataset) -> dict[str, Any]:
     return {"classes": list(dataset.classes), **dataset.counts, "skipped": dict(dataset.skipped)}
+
+
+def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results: Results) -> None:
+    """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
+    images, labels = batch.images, batch.labels
+    step, measured = results.steps, results.measured
+
+    def show(tag: str, picture: Figure, step: int | None = step) -> None:
+        for logger in loggers:
+            logger.figure(tag, picture, step)
+
+    if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
+        maps = {"test accuracy of shifted images": accuracy}
+        show("view/shifted_accuracy", shift_figure(maps, "accuracy"), step)
+    taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
+    gradients = {stage: tap.gradient for stage, tap in taps.items()}
+    show("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    for stage, gradient in gradients.items():
+        for logger in loggers:
+            if isinstance(logger, Record):
+                logger.experiment.add_histogram(f"gradient/at_input/{stage}", gradient, step)
+    # Each stage takes a separate backward pass: hundreds of large images take minutes.
+    mapped = images[: min(MAPPED, at_once(images, kept=True))]
+    fields = {
+        stage: (field / field.max().clamp_min(1e-300)).tolist()
+        for stage, field in receptive_fields(model, model.stages, mapped).items()
+    }
+    if fields:
+        show("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
+    if winners := winner_panels(measured.get("gradient", {})):
+        show("view/winners", winner_figure(winners), step)
+    for name in (results.pool["name"], results.readout["name"]):
+        if name == KEEP:
+            continue
+        show(f"view/worked_example/{name}", figure(example(name)), step)
+
+
+def routing_of(model: Cnn, batch: Batch) -> routing.Routing:
+    """The first images of ``batch``, each scaled to its range, and the shares of channels with gradient."""
+    images, labels, *_ = batch.first(ROUTED)
+    taps = stage_gradients(model, model.stages, images, labels)
+    shares = {stage: (tap.gradient != 0).double().mean(1, keepdim=True) for stage, tap in taps.items()}
+    low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
+    grey = images if images.shape[1] == 3 else images.mean(1, keepdim=True)
+    shown = _reduced(255 * (grey - low) / (high - low).clamp_min(1e-9)).round().to(torch.uint8)
+    return routing.Routing(
+        shown.permute(0, 2, 3, 1).cpu().numpy(),
+        {stage: _reduced(share).squeeze(1).cpu().numpy() for stage, share in shares.items()},
+    )
+
+
+def _reduced(maps: Tensor) -> Tensor:
+    longest = max(maps.shape[-2:])
+    if longest <= LONGEST:
+        return maps
+    size = [max(1, side * LONGEST // longest) for side in maps.shape[-2:]]
+    return F.interpolate(maps, size, mode="area")

@@ -25,15 +25,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Run:
-    """A training that is ready to start or to resume.
-
-    ``run`` is its folder below the output root, ``mark`` the random name of the folder, in the first
-    process; ``asked`` are all settings that determine the result, by which a later call recognises the run.
-    """
+    """A training that is ready to start or to resume."""
 
     out: Path = Path()
-    run: str = ""
-    mark: str = ""
+    run: str = ""  # Its folder below the output root
+    mark: str = ""  # The random name of the folder, in the first process
     recipe: Recipe
     seed: int
     images: Images
@@ -45,7 +41,7 @@ class Run:
     data: dict[str, Any]
     stages: dict[str, dict[str, Any]]
     overrides: list[str] = field(default_factory=list)
-    asked: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)  # All settings that determine the result
 
     @property
     def dataset(self) -> Dataset:

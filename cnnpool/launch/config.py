@@ -89,9 +89,7 @@ def refuse_hydra(place: str) -> ValueError:
 
 
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys that make Hydra import and call code, secrets, texts of several lines (a script could take
-    the second line for a command), and values that JSON cannot represent.
-    """
+    """Refuse keys that make Hydra call code, secrets, texts of several lines, and what is no JSON."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in CODE:
@@ -112,7 +110,6 @@ def refuse_code(node: Any, path: str = "") -> None:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a setting called ``key`` contains a password or the like."""
     return bool(SECRET.search(key))
 
 

@@ -49,11 +49,7 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
     known = [key for key in defaults() if "@" in key]
     for override in overrides:
         place = f"{override.key_or_group}@{override.package}"
-        if is_of_late_stage(override):
-            continue
-        if override.package and override.get_key_element() not in (
-            known := [key for key in defaults() if "@" in key]
-        ):
+        if override.package and not is_of_late_stage(override) and override.get_key_element() not in known:
             if place in known:
                 return f"{override.input_line}: leave out the sign before {place}"
             return _no_stage(place, known, overrides)
@@ -119,10 +115,7 @@ def _no_key(key: str) -> str:
 
 
 def _keys() -> dict[str, list[str]]:
-    """Every option of cnnpool's choices, as on the command line, and the choices that have it.
-
-    Among keys with the same last word the recipe's comes last.
-    """
+    """Every option, as on the command line, and the choices that have it; the recipe's options come last."""
     keys: dict[str, list[str]] = {}
     for room in sorted(ROOMS, key="fit".__eq__):
         for name in sorted(names(room)):

@@ -15,21 +15,13 @@ FINE_TUNING = "fit=finetune"
 
 @dataclass(frozen=True)
 class Job:
-    """One training.
-
-    Args:
-        folder: of the run.
-        overrides: the job's own part of the command line.
-        settings: all settings, resolved; empty if they cannot be resolved.
-        mistake: what is wrong with the settings, in one line, or empty; such a job is not run.
-        sweep: whether it is one of several jobs of one command.
-    """
+    """One training."""
 
     folder: Path
-    overrides: list[str]
-    settings: dict[str, Any]
-    mistake: str = ""
-    sweep: bool = False
+    overrides: list[str]  # The job's own part of the command line
+    settings: dict[str, Any]  # All settings; empty if they cannot be resolved
+    mistake: str = ""  # In one line; a job with a mistake in its settings is not run
+    sweep: bool = False  # Whether it is one of several jobs of one command
 
     @property
     def devices(self) -> int:
@@ -52,36 +44,23 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The run's folder below the output root."""
-        # The folder may be a number.
+        """The run's folder below the output root, which may be a number."""
         return os.path.relpath(self.folder, str(self.settings.get("out", ".")))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
-
-    Args:
-        run: the job's name.
-        state: done, failed, stopped, refused or not run.
-        message: the result or the error, in one line.
-        status: as an exit status: 0, 1 failed, 2 a mistake, 128 + a signal.
-        log: file with details.
-        out_of_memory: whether memory ran out, so that no other job should start in the same process.
-        no_download: whether its data could not be downloaded, so that other jobs with it would also fail.
-        accuracy: on the test images, 0..1; None unless done.
-        trained: whether it was trained now, rather than found done or refused.
-    """
+    """How a job ended."""
 
     run: str
-    state: str
-    message: str
-    status: int
+    state: str  # done, failed, stopped, refused or not run
+    message: str  # The result or the error, in one line
+    status: int  # As an exit status: 0, 1 failed, 2 a mistake, 128 + a signal
     log: Path
-    out_of_memory: bool = False
-    no_download: bool = False
-    accuracy: float | None = None
-    trained: bool = False
+    out_of_memory: bool = False  # No other job should start in the same process
+    no_download: bool = False  # Other jobs with the same data would fail too
+    accuracy: float | None = None  # On the test images, 0..1
+    trained: bool = False  # Rather than found done or refused
 
 
 class NoDownload:

@@ -67,18 +67,14 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
 
 
 def line_of(override: Override) -> str:
-    """The text of an override as typed."""
     assert override.input_line is not None
     return override.input_line
 
 
 def expanded(override: Override) -> list[str]:
-    """The lines passed to Hydra for an override.
+    """The lines passed to Hydra: two for ``model=PACKAGE:ARCH`` and ``data=torchvision:DATASET``.
 
-    ``model=PACKAGE:ARCH`` is short for two of them, and so is ``data=torchvision:DATASET``.
-
-    A stage that is found only when the network is built is not in the list of defaults, so its operator
-    is added there.
+    The operator of a stage that is found only when the network is built is added to the defaults.
     """
     line = line_of(override)
     if override.is_delete() or override.is_sweep_override():

@@ -15,8 +15,8 @@ import torch
 from cnnpool import data, training
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
-from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job
+from cnnpool.launch.run_job import finished
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
@@ -33,13 +33,10 @@ LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))
 
 
 def train(*overrides: str) -> Results:
-    """Train like ``cnnpool train`` with these overrides, and return the run's results.
+    """Train like ``cnnpool train`` with these overrides, KEY=VALUE, and return the run's results.
 
     A stopped run resumes; the results of a finished run are read. Threads, deterministic
     mode, random generators, signal handlers and logging are restored afterwards.
-
-    Args:
-        overrides: KEY=VALUE, as on the command line.
 
     Raises:
         ValueError: for an invalid argument, in one line.
@@ -75,10 +72,7 @@ def load(path: str | Path) -> "Classifier":
 def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
     """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` uses them.
 
-    Args:
-        name: a stem of ``conf/data``, such as ``"mnist"``.
-        seed: of the validation cut, the orders and the augmentation.
-        options: of the data set, such as ``batch_size=128`` or ``root="data"``.
+    ``options`` are those of the data set, such as ``batch_size=128`` or ``root="data"``.
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
@@ -95,14 +89,8 @@ def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
 def classifier(*overrides: str, seed: int = 0) -> "Classifier":
     """The untrained classifier of ``cnnpool train`` with these overrides, for one's own Trainer.
 
-    Its images are read once, for their size, classes and normalisation.
-
-    Args:
-        overrides: KEY=VALUE, as on the command line, such as ``"data=mnist"`` or ``"pool=max_blur"``.
-        seed: of the weights and of all random draws.
-
-    Raises:
-        ValueError: for an invalid argument, in one line.
+    Its images are read once, for their size, classes and normalisation; ``seed`` is that of the weights and
+    of all random draws. A ValueError of one line for an invalid argument.
     """
     job = _job([*overrides, f"seed={seed}"])
     check.check(job.settings)

@@ -1,21 +1,25 @@
-"""Run one job in this process: in its folder, with its log and status file, to its outcome."""
+"""Run one job, unless it is finished, in this process: in its folder, with its log, to its outcome."""
 
+import json
 import logging
 import os
 import re
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cnnpool.launch.check import log_of
-from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.recipe import Recipe
-from cnnpool.run_folder import layout, status
+from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
+from cnnpool.run_folder.identity import asked, differences
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
@@ -31,6 +35,9 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
+PUBLISHED = frozenset(("cifar10", "cifar100", "digits", "fashion_mnist", "mnist"))
+"""Data sets with fixed images wherever they lie, so a finished run need not read them again."""
+REMEDY = "delete it, or choose another folder by out= or hydra.run.dir="
 
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
@@ -56,10 +63,63 @@ def already(job: Job) -> Outcome | None:
     """The outcome of a job that need not start: done earlier, or refused."""
     try:
         refuse_foreign(job.folder)
-        results = finished(job)
+        found = finished(job)
     except OccupiedError as error:
         return _outcome(job, "refused", str(error), 2)
-    return None if results is None else _done(job, results.accuracy)
+    return None if found is None else _done(job, found.accuracy)
+
+
+def finished(job: Job) -> Results | None:
+    """The results of the same run, if it has finished before."""
+    if job.mistake:
+        return None
+    try:
+        found = results.read(job.folder)
+    except DamagedError as error:
+        said = f"{job.folder / layout.RESULTS} is damaged: delete it to train again ({error.reason})"
+        raise OccupiedError(said if error.reason else str(error)) from None
+    if found is None:
+        return None
+    if found.accuracy is None:
+        raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
+    if differ := differences(found.asked, asked(job.settings)):
+        raise OccupiedError(
+            f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {REMEDY}"
+        )
+    try:
+        differ = other_data(found, job.settings)
+    except ValueError as error:
+        raise OccupiedError(
+            f"{job.folder} holds a finished run whose data cannot be compared: {error}"
+        ) from None
+    if differ:
+        what = f"a finished run on other data ({'; '.join(differ)})"
+        raise OccupiedError(f"{job.folder} holds {what}: {REMEDY}")
+    log.info("%s is finished already", job.folder)
+    return found
+
+
+def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
+    """The differences between the data of a finished run and that of ``settings``, as ``key: old -> new``."""
+    chosen = settings["data"]
+    if chosen["name"] in PUBLISHED or found.data_sha256 is None:
+        return []
+    with importing():
+        from cnnpool.published.build import sized
+    now = _digest(json.dumps(sized(settings)))
+    if now == found.data_sha256:
+        return []
+    before = found.data.get("root")
+    moved = [f"data.root: {before} -> {chosen['root']}"] if before != chosen.get("root") else []
+    return [*moved, f"data_sha256: {found.data_sha256[:12]} -> {now[:12]}"]
+
+
+@cache
+def _digest(chosen: str) -> str:
+    with importing():
+        from cnnpool import data
+
+    return data.identity(**json.loads(chosen))
 
 
 def failed(job: Job, error: BaseException) -> Outcome:
@@ -134,14 +194,14 @@ def _described(error: BaseException, job: Job) -> str:
 def _run(job: Job) -> Outcome:
     name = ""
     try:
-        results = finished(job)
-        trained = results is None
+        found = finished(job)
+        trained = found is None
         if trained:
             name = layout.begin(job.folder)
             status.write(job.folder, "running")
-            results = _train(job)
+            found = _train(job)
         status.write(job.folder, "done")
-        return replace(_done(job, results.accuracy if results else None), trained=trained)
+        return replace(_done(job, found.accuracy if found else None), trained=trained)
     except OccupiedError:
         raise
     except Stopped as stop:

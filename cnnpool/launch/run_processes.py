@@ -16,10 +16,9 @@ POLL_S = 0.5
 def run_processes(
     tasks: Sequence[Job], /, *, jobs: Workers | None = None, threads: Workers | None = None
 ) -> Iterator[Outcome]:
-    """Yield outcomes as the jobs end; a signal is forwarded to the running jobs, which then finish.
+    """Yield outcomes as the jobs end; several jobs print into ``output.log`` of their folders.
 
     Args:
-        tasks: jobs to run. A single job prints here, several into ``output.log`` of their folders.
         jobs: jobs at once; null: one per core.
         threads: threads per process; null: the cores divided by the processes.
     """

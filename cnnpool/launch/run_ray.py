@@ -32,10 +32,9 @@ def run_ray(
     threads: Workers = 1,
     gpus: Annotated[float, Ge(0), Le(1024)] = 0,
 ) -> Iterator[Outcome]:
-    """Yield outcomes as the jobs end; a signal is forwarded to the running jobs, which then finish.
+    """Yield outcomes as the jobs end; their folders must be the same on every machine of the cluster.
 
     Args:
-        tasks: jobs to run; their folders must be the same on every machine of the cluster.
         address: of the cluster; null: that of ``RAY_ADDRESS``, or a new Ray on this machine.
         threads: processors that each job reserves and uses.
         gpus: GPUs that each job reserves.

@@ -56,7 +56,6 @@ def run_slurm(
     Jobs that a killed command has left in the queue are waited for, not submitted again.
 
     Args:
-        tasks: jobs to run; their folders must be the same on every node.
         jobs: jobs at once.
         threads: processors per job.
         timeout_min: time limit after which a job is requeued, in minutes; it saves 90 seconds before.

@@ -14,15 +14,8 @@ ANSWER_S = 60
 LOST = "lost"
 """State of a job that the queue no longer lists."""
 ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "TIMEOUT",
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
 }
 TO_COME = {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "None", "Priority", "Resources"}
 """Reasons to wait that resolve by themselves."""
@@ -46,12 +39,9 @@ class Queue:
         self._absent: set[str] = set()
 
     def ended(self, ids: Collection[str], *, sure: bool = True) -> dict[str, str]:
-        """The jobs that have ended, with their state, or that the queue has lost.
+        """The jobs of ``ids``, such as ``12_3``, that have ended or are lost, with their state.
 
-        Args:
-            ids: of jobs, or of array elements, such as ``12_3``.
-            sure: require the same in the previous call: a job that is being requeued briefly looks
-                ended.
+        ``sure`` requires the same in the previous call: a job that is being requeued briefly looks ended.
         """
         arrays = sorted({one.partition("_")[0] for one in ids})
         listed = ask("squeue", "-h", "-r", "-t", "all", "-j", ",".join(arrays), "-o", "%i|%T|%r")
@@ -83,10 +73,7 @@ def most_in_array(default: int = 1000) -> int:
 
 
 def comes_back() -> bool:
-    """Whether this job, when asked to end, is requeued: it is preempted, or was requeued by hand.
-
-    A preempted job would count as completed once it ends, so it is requeued here. A cancelled one is not.
-    """
+    """Whether this job comes back: one requeued by hand, or preempted, which is requeued here."""
     job = os.environ.get("SLURM_JOB_ID", "")
     shown = ask("scontrol", "show", "job", "-o", job) if job else None
     facts = dict(re.findall(r"(\w+)=(\S+)", shown or ""))

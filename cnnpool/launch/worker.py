@@ -34,8 +34,7 @@ UNKNOWN = 255
 def start_method(threads: int) -> "ForkServerContext | SpawnContext":
     """How processes start: as forks of a server on Linux, elsewhere as new interpreters.
 
-    The server imports the modules that every job needs, once, and uses neither torch's threads nor a GPU, so
-    forking it is safe whatever this process has done. Nothing is imported from the working directory.
+    The server uses neither torch's threads nor a GPU, so forking it is safe whatever this process has done.
     """
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     if sys.platform != "linux":
@@ -47,29 +46,17 @@ def start_method(threads: int) -> "ForkServerContext | SpawnContext":
 
 @dataclass(eq=False)
 class Rank:
-    """One process of a job.
-
-    Args:
-        process: the process.
-        reports: the pipe for its outcome; closed when it dies.
-        outcome: as reported, or made from its exit code; None while it runs.
-        time: of the outcome, in seconds on the system's monotonic clock.
-        died: whether it ended without reporting an outcome.
-        killed: whether this process killed it.
-    """
+    """One process of a job."""
 
     process: BaseProcess
-    reports: Connection
-    outcome: Outcome | None = None
-    time: float = 0.0
-    died: bool = False
-    killed: bool = False
+    reports: Connection  # The pipe for its outcome; closed when it dies
+    outcome: Outcome | None = None  # As reported, or made from its exit code; None while it runs
+    time: float = 0.0  # Of the outcome, in seconds on the system's monotonic clock
+    died: bool = False  # It ended without reporting an outcome
+    killed: bool = False  # By this process
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal to the process unless it has ended.
-
-        Relies on its pipe: ``process`` knows nothing once the server that forked it is gone.
-        """
+        """Send a signal unless the pipe has ended: ``process`` knows nothing once its server is gone."""
         if self.outcome is None and self.process.pid and not self.reports.poll():
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signum)

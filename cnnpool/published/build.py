@@ -42,8 +42,7 @@ class Operators:
 class Published(Cnn):
     """Images (N, C, H, W), C = 1 or 3, to logits (N, num_classes), by a network for three channels.
 
-    Images of one channel are repeated. If training gives several outputs, such as Inception's auxiliary
-    logits, the first one is used.
+    Of several outputs in training, such as Inception's auxiliary logits, the first one is used.
     """
 
     def __init__(
@@ -74,16 +73,10 @@ def build(
     readout: Mapping[str, Any],
     **options: Any,
 ) -> Published:
-    """A network of the package ``name`` with the requested operators and readout.
+    """A network of the package ``name`` with the requested operators and readout, else a ValueError.
 
     Its stages are all pooling and strided convolutions, found by a dry run, by their dotted names with
     underscores for dots. A stage that the common operator cannot replace is unchanged, with a warning.
-    ``options`` are those of the package's entry, such as ``arch`` and ``weights``; ``keep`` stands for the
-    network's own.
-
-    Raises:
-        ValueError: for an unknown name or option; if weights are unavailable or do not fit; if the network
-            does not run on such images, or a requested operator can replace nothing.
     """
     if in_channels not in (1, 3):
         raise ValueError(f"published networks take 1 or 3 channels, not {in_channels}")

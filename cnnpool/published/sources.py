@@ -22,16 +22,12 @@ GROUP = "cnnpool.networks"  # Entry points: functions of ``num_classes`` that re
 
 @dataclass(frozen=True)
 class Preset:
-    """The image preparation for which weights were made, as their package publishes it.
-
-    ``size`` is H and W, or (H, W), of the central part on which a network is tested, in pixels; ``resize``
-    that of the whole image before. ``mean`` and ``std`` are per channel, white being 1.
-    """
+    """The image preparation for which weights were made, as their package publishes it."""
 
     source: str
-    size: Size
-    resize: Size
-    mean: tuple[float, ...]
+    size: Size  # Of the central part on which a network is tested, in pixels
+    resize: Size  # Of the whole image before
+    mean: tuple[float, ...]  # By channel, white being 1, as is ``std``
     std: tuple[float, ...]
 
 

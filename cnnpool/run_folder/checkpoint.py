@@ -1,7 +1,4 @@
-"""Checkpoints: written atomically, read as plain tensors and numbers, never as code.
-
-The content is Lightning's, with an entry ``cnnpool`` that identifies the run and its progress.
-"""
+"""Lightning's checkpoints with an entry ``cnnpool``: written atomically, read without running code."""
 
 import logging
 import os
@@ -80,10 +77,9 @@ def keep(path: Path, second: Path) -> None:
 
 
 def load(path: Path, map_location: Any = "cpu") -> Any:
-    """The content of the checkpoint at ``path``. Compares the checksums, which ``torch.load`` alone does not.
+    """The content of the checkpoint at ``path``; a DamagedError if it is missing, or not as it was written.
 
-    Raises:
-        DamagedError: if the file is missing, truncated, altered, or has more than plain tensors and numbers.
+    Compares the checksums, which ``torch.load`` alone does not.
     """
     try:
         with zipfile.ZipFile(path) as archive:

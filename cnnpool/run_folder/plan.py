@@ -37,8 +37,8 @@ class Plan:
 def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
     """Within the block, keep the plan of ``jobs``, folder -> part of the command line, readable.
 
-    It is removed when all have ended, and after a mistake. A stopped or killed sweep leaves it, and the
-    same sweep or a larger one replaces it. If it cannot be written, the sweep runs without it.
+    A stopped or killed sweep leaves it, and the same sweep or a larger one replaces it. If it cannot be
+    written, the sweep runs without it.
     """
     home = Path(os.path.commonpath(list(jobs)))
     # A run's folder does not belong to the sweep.

@@ -33,9 +33,8 @@ class Part(io.BufferedWriter):
 def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
     """A new file beside ``path`` that replaces it when the block ends; after an error nothing has changed.
 
-    ``maker`` is part of its name, which identifies the leftovers of a killed process. ``flush`` waits until
-    the disk has the content. An OSError names ``path`` and, if a disk is full, that disk and the missing
-    space.
+    ``maker`` in its name identifies the leftovers of a killed process; ``flush`` waits until the disk has the
+    content. An OSError names ``path``, and a full disk with the missing space.
     """
     part, file = beside(path, maker), None
     try:

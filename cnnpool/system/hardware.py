@@ -99,11 +99,8 @@ def keep_memory() -> bool:
     """Make the C library keep freed blocks instead of returning those above 32 MB to the kernel each time.
 
     Page faults in a new block take as much time as the work on it, or several times as much if the kernel
-    gives no large pages. ``cnnpool train`` enables it; call it once, as ``cnnpool.keep_memory()``, before
-    your own loop on a CPU. It affects the whole process, which keeps the most memory it ever used.
-
-    Returns:
-        Whether it took effect: only with glibc, on Linux.
+    gives no large pages. ``cnnpool train`` enables it; call it once before your own loop on a CPU. The whole
+    process keeps the most memory it ever used. Returns whether it took effect: only with glibc, on Linux.
     """
     libc = _libc()
     return bool(libc and libc.mallopt(M_MMAP_THRESHOLD, LARGEST) and libc.mallopt(M_TRIM_THRESHOLD, LARGEST))

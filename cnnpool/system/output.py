@@ -56,10 +56,7 @@ class Lasting(io.FileIO):
 
 
 def ignore_broken_pipes(*, by_lines: bool = False) -> dict[str, Lasting]:
-    """Make ``sys.stdout`` and ``sys.stderr`` ignore broken pipes; returns the raw open files by name.
-
-    With ``by_lines`` each line of ``sys.stdout`` is written immediately, as on a terminal.
-    """
+    """Make stdout, written line by line if asked, and stderr ignore broken pipes; their raw files by name."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -21,8 +21,8 @@ COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} l
 class Progress(tqdm):  # type: ignore[misc]
     """A bar on stderr if it is a terminal, else lines by ``logging``, or on stderr if logging shows none.
 
-    For work that may take longer than two seconds, or ``silent_s``, in a ``with`` block that calls ``step``.
-    Only the first process of a training shows progress. ``unit`` is the name of the steps, in the plural.
+    For work that may take longer than ``silent_s``, in a ``with`` block that calls ``step`` for a ``unit``.
+    Only the first process of a training shows progress.
     """
 
     monitor_interval = 0

@@ -8,7 +8,6 @@ from typing import Any
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK", "SIGUSR2")
 """Ctrl-C, ``kill``, the end of a terminal, and SLURM's signal before the time limit."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
-
 HANGUP = getattr(signal, "SIGHUP", None)
 
 
@@ -28,8 +27,7 @@ class Stopped(BaseException):
 class Signals:
     """Within the context, a signal raises ``Stopped``, or is stored in ``pending`` while ``patient``.
 
-    A second signal always raises. Outside the main thread, where Python allows no handlers, it has no
-    effect.
+    A second signal always raises. Outside the main thread Python allows no handlers.
     """
 
     def __init__(self) -> None:

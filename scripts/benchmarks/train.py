@@ -22,8 +22,8 @@ from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Classifier, Images
 from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.record import Record
+from cnnpool.fit.results import sample
 from cnnpool.fit.trainer import build_trainer, quieten
 from cnnpool.lightning import ProbeCallback
 from cnnpool.pool import dispatch

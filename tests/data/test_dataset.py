@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from cnnpool import data
 from cnnpool.data import Raw, Source, from_pixels
-from cnnpool.data.dataset import assemble, statistics
-from cnnpool.data.digits import Digits, enlarge
-from cnnpool.data.overview import warnings
+from cnnpool.data.dataset import assemble, statistics, warnings
+from cnnpool.data.published import Digits, enlarge
 
 CONF = Path(__file__).parents[2] / "conf" / "data"
 

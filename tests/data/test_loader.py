@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 from cnnpool import data
 from cnnpool.data import ImageFolder, from_pixels
 from cnnpool.data.augment import centre
-from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.results import sample
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data.overview import lines, warnings
+from cnnpool.data.dataset import lines, warnings
 
 
 def folder(root, counts, parts=("train", "test")):

@@ -14,7 +14,7 @@ from PIL import Image
 
 from cnnpool import data
 from cnnpool.data import DataError, ImageFolder, cache
-from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.results import sample
 
 LAYOUTS = {"two parts": ("train", "test"), "three parts": ("train", "val", "test"), "classes": ("",)}
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from cnnpool import data, model, pool, readout
-from cnnpool.fit.pictures import LARGEST, ROUTED, routing_of
-from cnnpool.fit.probe_batch import SAMPLES, looked_at, sample
+from cnnpool.fit.results import LONGEST, ROUTED, SAMPLES, looked_at, routing_of, sample
 from cnnpool.probe import Batch, GradientRouting, Probe, ShiftInvariance
 from cnnpool.probe.gradient_taps import stage_gradients
 
@@ -66,5 +65,5 @@ def test_shares_are_those_of_the_probes_gradient(net):
 def test_large_images_are_reduced_and_keep_their_form(net):
     batch = Batch(torch.randn(1, 1, 200, 300), torch.tensor([3]))
     found = routing_of(net, batch)
-    assert found.images.shape == (1, LARGEST * 200 // 300, LARGEST, 1)
-    assert all(max(one.shape[1:]) <= LARGEST for one in found.shares.values())
+    assert found.images.shape == (1, LONGEST * 200 // 300, LONGEST, 1)
+    assert all(max(one.shape[1:]) <= LONGEST for one in found.shares.values())

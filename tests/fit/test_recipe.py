@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cnnpool.fit.layers import levels, plan
+from cnnpool.fit.optimizers import levels, plan
 from cnnpool.model import build
 from cnnpool.pool import build as build_pool
 from cnnpool.readout import build as build_readout

@@ -9,7 +9,7 @@ from PIL import Image
 
 from cnnpool.data import DATASETS, Digits, ImageFolder
 from cnnpool.data.published import Published
-from cnnpool.launch import finished
+from cnnpool.launch import run_job
 
 FOLDER = "hydra.run.dir=here"
 
@@ -17,7 +17,7 @@ FOLDER = "hydra.run.dir=here"
 @pytest.fixture(autouse=True)
 def each_command_reads_anew():
     yield
-    finished._digest.cache_clear()
+    run_job._digest.cache_clear()
 
 
 def photos(root, colour):
@@ -33,7 +33,7 @@ def photos(root, colour):
 @pytest.fixture
 def train(call):
     def run(root, *more):
-        finished._digest.cache_clear()
+        run_job._digest.cache_clear()
         return call("train", *call.quick[1:], FOLDER, "data=image_folder", f"data.root={root}", *more)
 
     return run
@@ -79,4 +79,4 @@ def test_limited_images_are_the_same_run_again(train, tmp_path):
 
 def test_published_sets_are_those_whose_content_their_name_says():
     fixed = {name for name, kind in DATASETS.items() if issubclass(kind, Published | Digits)}
-    assert fixed == finished.PUBLISHED and not issubclass(ImageFolder, Published)
+    assert fixed == run_job.PUBLISHED and not issubclass(ImageFolder, Published)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import cnnpool
 from cnnpool import cli, probe
-from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.results import sample
 
 ASKED = {
     "gradient": {"samples": 7, "epsilon": 0.2},
