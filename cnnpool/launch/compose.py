@@ -3,12 +3,11 @@
 import math
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -21,7 +20,7 @@ from cnnpool.cli_parser import MOST_JOBS
 from cnnpool.launch.check import check, check_launch
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
-from cnnpool.launch.hydra_compose import PRIMARY, Composer, opened
+from cnnpool.launch.hydra_compose import PRIMARY, Composer, Plain, opened
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
 from cnnpool.system.progress import Progress
@@ -129,12 +128,16 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     # Composing a few jobs is slow only on a busy machine.
     with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
         for number, chosen in enumerate(product(*axes)):
+            if plain := composer.plainly(chosen):
+                jobs.append(_plain_job(plain, keys))
+                progress.step()
+                continue
             config = composer.one_of_many(chosen)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
                 name = config.hydra.runtime.choices.experiment
                 raise ValueError(f"experiment={name} is a separate sweep: run it by a separate command")
             OmegaConf.copy_cache(whole, config)
-            jobs.append(_job(config, number, composer.fixed))
+            jobs.append(_job(config, number))
             progress.step()
     different = distinct(jobs)
     if len(different) < len(jobs):
@@ -142,9 +145,7 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     return different
 
 
-def _job(
-    config: DictConfig, number: int | None = None, fixed: Mapping[str, Any] = MappingProxyType({})
-) -> Job:
+def _job(config: DictConfig, number: int | None = None) -> Job:
     hydra, sweep = config.hydra, number is not None
     show_to_resolvers(config)
     if sweep:
@@ -157,17 +158,27 @@ def _job(
     hydra.runtime.output_dir = str(folder)
     settings, mistake = {}, ""
     try:
-        settings = resolve(config, fixed)
+        settings = resolve(config)
     except ValueError as error:
         mistake = str(error)
-    refuse_code({key: value for key, value in settings.items() if key not in fixed})
+    refuse_code(settings)
+    return _checked(Job(folder, list(hydra.overrides.task), settings, mistake, sweep))
+
+
+def _plain_job(plain: Plain, swept: Collection[str]) -> Job:
+    name = run_name(plain.settings, plain.choices, plain.overrides, swept)
+    folder = Path(os.path.abspath(os.path.join(plain.root, name)))
+    return _checked(Job(folder, plain.overrides, plain.settings, sweep=True))
+
+
+def _checked(job: Job) -> Job:
+    refuse_code(str(job.folder), "hydra.sweep.dir." if job.sweep else "hydra.run.dir.")
     try:
-        if settings:
-            check(settings)
+        if job.settings:
+            check(job.settings)
     except ValueError as error:
-        mistake = str(error)
-    refuse_code(str(folder), "hydra.sweep.dir." if sweep else "hydra.run.dir.")
-    return Job(folder, list(hydra.overrides.task), settings, mistake, sweep)
+        return replace(job, mistake=str(error))
+    return job
 
 
 def name_runs_by(keys: Collection[str]) -> None:
@@ -175,8 +186,13 @@ def name_runs_by(keys: Collection[str]) -> None:
 
     ``${norm_of_model:}`` is the normalisation after the model's convolutions.
     """
-    OmegaConf.register_new_resolver("run_name", partial(run_name, keys), replace=True)
+    OmegaConf.register_new_resolver("run_name", partial(_run_name, keys), replace=True)
     OmegaConf.register_new_resolver("norm_of_model", norm_of_model, replace=True)
+
+
+def _run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
+    hydra = _root_.hydra
+    return run_name(_root_, hydra.runtime.choices, hydra.overrides.task, swept)
 
 
 def norm_of_model(*, _root_: DictConfig) -> str:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from glob import glob
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -21,6 +20,8 @@ ONE_LINE = "a setting is one line, without control characters"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
 HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode")
 """Hydra's own settings that may be given."""
+NEEDED = {*(room for room, about in ROOMS.items() if about.needed), "seed"}
+"""Sections of every configuration."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Line endings, and terminal control characters."""
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
@@ -28,14 +29,11 @@ REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|no
 """A reference that is neither to a key nor by a function that reads only the configuration."""
 
 
-def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Our part of the configuration as plain data, all references resolved; ``known``: such sections."""
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Our part of the configuration as plain data, all references resolved."""
     plain: dict[str, Any] = {}
     try:
         for key in map(str, config):
-            if key in known:
-                plain[key] = known[key]
-                continue
             if key in (*ROOMS, "stage") and not OmegaConf.is_dict(config[key]):
                 raise ValueError(f"{key} holds options by name, not {config[key]}")
             if key in SECTIONS:
@@ -46,8 +44,7 @@ def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({}))
                 )
             elif key != "hydra":
                 raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
-        needed = [*(room for room, about in ROOMS.items() if about.needed), "seed"]
-        if missing := [key for key in needed if key not in plain]:
+        if missing := sorted(NEEDED - plain.keys()):
             raise ValueError(
                 f"{missing[0]} is missing: the chosen file sets something else: give it no "
                 "other '# @package', and a name"

@@ -1,10 +1,9 @@
 """Names of run folders, unique within a sweep."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-
-from omegaconf import DictConfig
+from typing import Any
 
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.identity import differences, effect
@@ -28,22 +27,26 @@ Settings without effect by ``cnnpool.run_folder.identity.EFFECTS`` are left out 
 """
 
 
-def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
-    """A run's folder below the output root, [experiment/]data/model/choice/seed; ``swept`` keys differ."""
-    chosen = _root_.hydra.runtime.choices
-    named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
+def run_name(
+    settings: Mapping[str, Any], choices: Mapping[str, Any], overrides: Iterable[str], swept: Collection[str]
+) -> str:
+    """A run's folder below the output root, [experiment/]data/model/choice/seed; ``swept`` keys differ.
+
+    ``choices`` has the chosen name of each room, ``overrides`` the job's part of the command line.
+    """
+    named = [text for text in overrides if _is_named(_key(text), swept)]
     parts = [
-        _word("-".join(filter(None, (chosen.get("data"), _which(_root_.data))))),
-        _word("-".join(filter(None, (chosen.get("model"), _root_.model.get("arch"))))),
-        choice_name(chosen["pool"], named),
-        _word(f"seed{_root_.seed}"),
+        _word("-".join(filter(None, (choices.get("data"), _which(settings["data"]))))),
+        _word("-".join(filter(None, (choices.get("model"), settings["model"].get("arch"))))),
+        choice_name(choices["pool"], named),
+        _word(f"seed{settings['seed']}"),
     ]
-    if chosen.get("experiment"):
-        parts.insert(0, chosen["experiment"])
+    if choices.get("experiment"):
+        parts.insert(0, choices["experiment"])
     return "/".join(parts)
 
 
-def _which(data: DictConfig) -> str | None:
+def _which(data: Mapping[str, Any]) -> str | None:
     """The data set within a package of several."""
     path = data.get("path")
     return str(path).strip("/.") if path else data.get("dataset")

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
@@ -19,19 +20,45 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool import registry
 from cnnpool.launch import conf_dir, names_of
-from cnnpool.launch.config import check_folder, refuse_code
+from cnnpool.launch.config import NEEDED, check_folder, refuse_code
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
-from cnnpool.schema import ROOMS, SECTIONS
+from cnnpool.schema import OWN, ROOMS, SECTIONS
 
 PRIMARY = "train"
 FROM_PACKAGES = ("data", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
 REFERS = re.compile(r'\$\{|"\?\?\?"')
 """In JSON: a reference or a missing value."""
+BY_NAME = "${run_name:}"
+"""The usual folder of a run."""
 TARGET = re.compile(r"\$\{([^}]*)")
 """What a reference refers to."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Jobs that differ only in plain values, all set in the same ``config``.
+
+    ``fixed`` has the sections of it that refer to none of these, as plain data without code. If that is the
+    whole of it, ``folder`` is the output root of the sweep, below which runs have their usual names.
+    """
+
+    config: DictConfig
+    fixed: dict[str, Any]
+    choices: Mapping[str, Any]
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A job of a sweep as plain data: its settings, chosen names, own overrides and output root."""
+
+    settings: dict[str, Any]
+    choices: Mapping[str, Any]
+    overrides: list[str]
+    root: str
 
 
 class Composer:
@@ -42,8 +69,7 @@ class Composer:
         self.names = partial(names_of, more=own)
         folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
         self.search = [f"hydra.searchpath=[{folder}]"] if further else []
-        self._shared: dict[tuple[str, ...], tuple[DictConfig, dict[str, Any]]] = {}
-        self.fixed: dict[str, Any] = {}
+        self._kinds: dict[tuple[str, ...], Kind] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of one job, with Hydra's own settings in ``hydra``.
@@ -63,10 +89,25 @@ class Composer:
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
         """Like :meth:`job`, in a tenth of the time if only plain values differ from an earlier one.
 
-        The configuration is valid until the next call, which changes it. ``fixed`` then has sections
-        of it as plain data, without code.
+        The configuration is valid until the next call, which changes it.
         """
         return _with_recipe(self._quickly, overrides)
+
+    def plainly(self, overrides: Sequence[Override]) -> Plain | None:
+        """The job in a hundredth of the time; None if it takes :meth:`one_of_many`, as a kind's first."""
+        plain, rest = _split(overrides)
+        kind = self._kinds.get(_key(plain, rest))
+        if kind is None or kind.folder is None:
+            return None
+        try:
+            settings = _patched(kind.fixed, plain)
+        except ValueError:
+            return None
+        if settings.keys() != kind.fixed.keys() or _takes_recipe(
+            settings["model"].get("weights"), overrides, kind.choices
+        ):
+            return None
+        return Plain(settings, kind.choices, own_lines(overrides), kind.folder)
 
     def _composed(self, overrides: Sequence[Override]) -> DictConfig:
         lines = self._lines(overrides)
@@ -76,19 +117,16 @@ class Composer:
     def _quickly(self, overrides: Sequence[Override]) -> DictConfig:
         plain, rest = _split(overrides)
         keys = [override.key_or_group for override in plain]
-        key = (*map(line_of, rest), *keys)
+        key = _key(plain, rest)
         try:
-            if key not in self._shared:
-                config = self._composed(rest)
-                self._shared[key] = config, _fixed(config, keys)
+            if key not in self._kinds:
+                self._kinds[key] = _kind(self._composed(rest), keys)
             # Not copied, which would take most of the time: every job of this kind sets these keys again.
-            config, fixed = self._shared[key]
-            self.fixed = _patched(fixed, plain)
+            config = self._kinds[key].config
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
             # Compose it again with Hydra alone, for its error message.
-            self.fixed = {}
             return self._composed(overrides)
         _record(config, overrides)
         return config
@@ -116,10 +154,14 @@ def _with_recipe(
     """The configuration, with the fine-tuning recipe if it has weights and no recipe is chosen."""
     config = composed(overrides)
     weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
-    is_chosen = any(override.key_or_group == "fit" for override in overrides)
-    if weights is None or is_chosen or config.hydra.runtime.choices.get("fit") != "default":
+    if not _takes_recipe(weights, overrides, config.hydra.runtime.choices):
         return config
     return composed([*parse([FINE_TUNING]), *overrides])
+
+
+def _takes_recipe(weights: Any, overrides: Iterable[Override], choices: Mapping[str, Any]) -> bool:
+    is_chosen = any(override.key_or_group == "fit" for override in overrides)
+    return weights is not None and not is_chosen and choices.get("fit") == "default"
 
 
 @contextmanager
@@ -165,19 +207,40 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
     return plain, rest
 
 
+def _key(plain: Iterable[Override], rest: Iterable[Override]) -> tuple[str, ...]:
+    return (*map(line_of, rest), *(override.key_or_group for override in plain))
+
+
+def _kind(config: DictConfig, changing: Collection[str]) -> Kind:
+    """The kind of jobs that set the keys ``changing`` in ``config``."""
+    fixed = _fixed(config, changing)
+    place, name = (_plain(config.hydra.sweep._get_node(key), resolve=False) for key in ("dir", "subdir"))
+    is_whole = {*config} == {"hydra", *fixed} and fixed.keys() >= NEEDED and name == BY_NAME
+    is_still = not any(_changes(target, changing) for target in TARGET.findall(str(place)))
+    folder = str(config.hydra.sweep.dir) if is_whole and is_still else None
+    return Kind(config, fixed, dict(config.hydra.runtime.choices), folder)
+
+
 def _fixed(config: DictConfig, changing: Collection[str]) -> dict[str, Any]:
     """The sections as plain data, checked, without those that may change with other sections' values."""
-    found = {}
+    found: dict[str, Any] = {}
     for key in filter(config.__contains__, SECTIONS):
-        if isinstance(node := config._get_node(key), DictConfig):
-            found[key] = OmegaConf.to_container(node, resolve=False)
+        node = config._get_node(key)
+        if isinstance(node, DictConfig) or (key in OWN and not OmegaConf.is_config(node)):
+            found[key] = _plain(node, resolve=False)
     texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
     if not any(_changes(target, changing) for text in texts.values() for target in TARGET.findall(text)):
-        found = {key: OmegaConf.to_container(config[key], resolve=True) for key in found}
+        found = {key: _plain(config._get_node(key), resolve=True) for key in found}
         texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
     found = {key: plain for key, plain in found.items() if not REFERS.search(texts[key])}
     refuse_code(found)
     return found
+
+
+def _plain(node: Any, resolve: bool) -> Any:
+    if OmegaConf.is_config(node):
+        return OmegaConf.to_container(node, resolve=resolve)
+    return node._dereference_node()._value() if resolve else node._value()
 
 
 def _changes(target: str, keys: Collection[str]) -> bool:
@@ -194,29 +257,34 @@ def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, A
     """Sections with the values of a job, without those that contain references."""
     found = dict(fixed)
     for override in plain:
-        section, *path = override.key_or_group.split(".")
-        if section not in found:
-            continue
+        *path, last = override.key_or_group.split(".")
         value, node = override.value(), found
-        for key in (section, *path[:-1]):
+        if (section := (*path, last)[0]) not in found:
+            continue
+        for key in path:
             if not isinstance(node.get(key), dict):
                 break
             node[key] = node = dict(node[key])
         else:
-            if path and path[-1] in node and not REFERS.search(json.dumps(value, default=str)):
+            if last in node and not REFERS.search(json.dumps(value, default=str)):
                 refuse_code(value, f"{override.key_or_group}.")
-                node[path[-1]] = value
+                node[last] = value
                 continue
         del found[section]
     return found
 
 
+def own_lines(overrides: Iterable[Override]) -> list[str]:
+    """The overrides but Hydra's own, as typed."""
+    return [line_of(override) for override in overrides if not override.is_hydra_override()]
+
+
 def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
     """Record the job's overrides in the configuration, as Hydra does."""
-    own = [override for override in overrides if not override.is_hydra_override()]
+    lines = own_lines(overrides)
     rules = config.hydra.job.config.override_dirname
-    named = sorted(line_of(override) for override in own if override.key_or_group not in rules.exclude_keys)
-    lines = list(map(line_of, own))
+    excluded = {line_of(override) for override in overrides if override.key_or_group in rules.exclude_keys}
+    named = sorted({*lines} - excluded)
     if len(config.hydra.overrides.task) != len(lines):
         config.hydra.overrides.task = lines
     # Most lines of a job similar to an earlier one are unchanged, and setting one takes time.

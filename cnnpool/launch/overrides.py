@@ -45,7 +45,7 @@ def parse(lines: Iterable[str]) -> list[Override]:
 def alternatives(override: Override, names: Names, most: int) -> list[Override]:
     """One override per value of a sweep, ``most`` at most; any other override alone."""
     key, line = override.get_key_element(), override.input_line
-    if override.is_hydra_override():
+    if override.is_hydra_override() or override.is_delete() or "${" in line:
         return [override]
     if not override.is_sweep_override():
         return [_parse(f"{key}={override.get_value_element_as_str()}")]
