@@ -35,8 +35,7 @@ REST = {
     "fit": "ddp foreign_probe gpu loggers resume",
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep untrusted worker",
-    "pool": "compiling export extremes integers internals kernels_choice"
-    " kernels_curved pages plain_tensors processes triton",
+    "pool": "compiling export extremes integers kernels_choice kernels_curved pages processes triton",
     "readout": "export",
     "report": "maps outputs styles",
     "setup": "documented make package quickstart wheel",

@@ -1,20 +1,25 @@
-"""Adaptive polyphase sampling: :func:`aps_pool2d`; and the base class of operators that choose phases."""
+"""Polyphase sampling, which chooses one of the s x s phases of a map or mixes them, and the way back."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Unpack
 
 import torch
-from annotated_types import Predicate, doc
-from torch import Tensor
+from annotated_types import Ge, Le, Predicate, doc
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from cnnpool.bounds import is_norm
-from cnnpool.pool.autograd.kernels import PhaseKernels
-from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
-from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_choice, checked
+from cnnpool.bounds import AboveZero, is_norm
+from cnnpool.pool.autograd.phases import blocks, check_phase, complete, components, sample_phase
+from cnnpool.pool.autograd.winners import Ties
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Size, Taps, both, check_choice, checked
+from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.dispatch import kernels
+from cnnpool.pool.edges import EdgeConv2d, conv2d, pad
 from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.internals import is_exported
-from cnnpool.pool.window import IntPair, check_batch, pair, wide
+from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
 
 Choose = Literal["max", "min"]
 Order = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
@@ -82,9 +87,9 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
         )
     else:
         scale = 2.0 ** (62 - count.bit_length())
-    kernel: PhaseKernels | None = kernels("phases", x, cells=stride[0] * stride[1]) if p != math.inf else None
-    if kernel is not None:
-        return kernel.norms(x, stride, scale, p == 2)
+    if p != math.inf and (kernel := kernels("phases", x, cells=stride[0] * stride[1])):
+        norms: Tensor = kernel.norms(x, stride, scale, p == 2)
+        return norms
     # NaN and infinity count as the largest number, so that they win wherever they are.
     size = x.abs().nan_to_num(nan=torch.finfo(x.dtype).max)
     if p == math.inf:
@@ -99,8 +104,7 @@ class PolyphasePool2d(CellPool2d):
     """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
 
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
-    ``choose`` once and pass its result to both, or set ``keep_phase`` and read from ``phase`` the phases that
-    the latest forward pass sampled, in the format of ``sample_phase``.
+    ``choose`` once and pass its result to both, or set ``keep_phase`` and read the latest from ``phase``.
 
     Args:
         filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
@@ -174,3 +178,229 @@ class ApsPool2d(PolyphasePool2d):
     def flops(self, height: int, width: int) -> int:
         taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
         return self.channels * self.pixels(height, width) * (2 + taps)
+
+
+@checked
+class MaxApsPool2d(ApsPool2d):
+    """Dense maximum, then the phase of largest norm among its s x s phases, as APS was published.
+
+    Chaman & Dokmanic (2021) put APS in place of the subsampling of a max pooling; ``aps`` subsamples the map
+    itself. The window wraps around, so that circular shifts of the input shift the output exactly. The
+    gradient goes to the winners of the chosen phase (with a blur, of its neighbours too).
+
+    Edges: as ``aps``. A window reaches to the right and to the bottom.
+
+    Args:
+        kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
+    """
+
+    formula = "y_k, k = argmax_k ||y_k||_p over the s x s phases y_k of the dense maximum"
+    paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
+    shift = "commutes with every circular shift, up to a shift of the output"
+    gradient = "sparse"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        p: Order = 2.0,
+        choose: Choose = "max",
+        filter_size: Taps = 1,
+        ties: Ties = "first",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride=stride, p=p, choose=choose, filter_size=filter_size, **place)
+        self.max = MaxPool2d(channels, kernel_size=both(kernel_size), stride=1, padding=0, ties=ties)
+
+    def choose(self, x: Tensor) -> Tensor:
+        return super().choose(self._dense(x))
+
+    def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
+        dense = self._dense(x)
+        return super().forward(dense, super().choose(dense) if phase is None else phase)
+
+    def _dense(self, x: Tensor) -> Tensor:
+        down, across = self.max.kernel_size
+        y: Tensor = self.max(pad(x, (0, across - 1, 0, down - 1), "circular"))
+        return y
+
+    def flops(self, height: int, width: int) -> int:
+        down, across = self.max.kernel_size
+        return self.max.flops(height + down - 1, width + across - 1) + super().flops(height, width)
+
+
+@checked
+class LpsPool2d(PolyphasePool2d):
+    """Keep the one of the s x s subsampled maps that a small network prefers (Rojas-Gomez 2022, LPS).
+
+    The logit of a phase is the mean of conv(relu(conv(x_k))), the same network for every phase. Training
+    mixes the phases by softmax((logits + Gumbel noise)/tau); evaluation keeps the phase of the largest logit,
+    so that circular shifts of the input shift the output, as long as no two logits agree to rounding. The
+    gradient is dense in training and goes only to the chosen pixels in evaluation.
+
+    Edges: H' = ceil(H/s), all convolutions circular; a size that the stride does not divide is first
+    padded circularly (the paper's code pads zeros), and shifts then no longer commute exactly.
+
+    Args:
+        hidden: channels between the two convolutions, >= 1; null for C.
+        kernel_size: of both convolutions, odd, or (vertical, horizontal).
+        tau: temperature of the mixture in training, > 0; a schedule may set the attribute ``tau``.
+    """
+
+    formula = (
+        "x_k, k = argmax_k l_k over the s x s phases x_k, l_k = mean conv(relu(conv(x_k))); training: "
+        "sum_k t_k x_k, t_k = softmax_k((l_k + Gumbel noise)/tau), tau a temperature"
+    )
+    paper = "Rojas-Gomez 2022, arXiv:2210.08001"
+    shift = "in evaluation: commutes with every circular shift, up to a shift of the output"
+    gradient = "sparse"
+    fixed_channels = True
+    random = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        hidden: Annotated[int, Ge(1), Le(65536)] | None = None,
+        kernel_size: OddTaps = 3,
+        tau: AboveZero = 1.0,
+        filter_size: Taps = 1,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride, filter_size, **place)
+        hidden = channels if hidden is None else hidden
+        self.tau = tau
+        self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular", **place)
+        self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular", **place)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """One number per sample and phase of a complete map, (N, P)."""
+        parts = torch.stack(components(x, self.stride), 1)
+        score = self._convolve(self.second, self._convolve(self.first, parts.flatten(0, 1)).relu())
+        logits: Tensor = score.mean((1, 2, 3)).unflatten(0, parts.shape[:2])
+        return logits
+
+    def decide(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        logits = self.logits(x)
+        if not self.training:
+            return logits.argmax(1)
+        gumbel = -torch.empty_like(logits).exponential_().log()
+        return ((logits + gumbel) / self.tau).softmax(1)
+
+    @staticmethod
+    def _convolve(conv: EdgeConv2d, x: Tensor) -> Tensor:
+        bias = None if conv.bias is None else conv.bias.to(x.dtype)
+        return conv2d(x, conv.weight.to(x.dtype), bias, 1, 1, conv.padding_mode)
+
+    def flops(self, height: int, width: int) -> int:
+        weights = self.first.weight.numel() + self.second.weight.numel()
+        taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
+        return self.pixels(height, width) * (2 * weights + self.channels * taps)
+
+
+@checked
+class TipsPool2d(PolyphasePool2d):
+    """Weighted sum of the s x s subsampled maps, weights per channel (Saha & Gokhale 2024, TIPS).
+
+    y = sum_k t_k x_k with t = softmax over the phases of w_c times the mean of relu(conv_c(x)) on phase k,
+    the convolution depthwise. Gradient: t_k, plus the part through the weights: dense.
+
+    Departures from the paper's public code: it averages relu(conv(x)) over s x s tiles of the map in place of
+    the phases, so its weights do not follow the phases under a shift, but ours do; it rolls the map at random
+    in every forward pass, only for its two extra losses, which are not part of the operator;
+    its convolution pads zeros.
+
+    Edges: H' = ceil(H/s), the convolution circular; a size that the stride does not divide is first padded
+    circularly.
+
+    Args:
+        kernel_size: of the convolution, odd, or (vertical, horizontal).
+    """
+
+    formula = "sum_k t_k x_k over the s x s phases x_k, t_k = softmax_k(w mean relu(conv(x))_k), w learnt"
+    paper = "Saha & Gokhale 2024, arXiv:2404.07410"
+    shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
+    gradient = "dense"
+    fixed_channels = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        kernel_size: OddTaps = 3,
+        filter_size: Taps = 1,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride, filter_size, **place)
+        self.conv = EdgeConv2d(
+            channels, channels, kernel_size, mode="circular", groups=channels, bias=False, **place
+        )
+        self.scale = nn.Parameter(torch.empty(channels, **place).uniform_(-1, 1))
+
+    def decide(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        weight = self.conv.weight.to(x.dtype)
+        response = conv2d(x, weight, None, 1, self.channels, self.conv.padding_mode).relu()
+        means = blocks(response, self.stride).mean((2, 4)).flatten(2)
+        return (means * self.scale[:, None].to(x.dtype)).softmax(2).transpose(1, 2)
+
+    def flops(self, height: int, width: int) -> int:
+        taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
+        convolved = 2 * self.conv.weight[0].numel()
+        return self.channels * self.pixels(height, width) * (convolved + 4 + taps)
+
+
+def polyphase_unpool2d(
+    x: Tensor,
+    phase: Tensor,
+    stride: IntPair = 2,
+    *,
+    filter_size: IntPair = 1,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Put a map back on the pixels that ``aps`` or ``lps`` took, among zeros (Chaman & Dokmanic 2021, APS-U).
+
+    y[i sh + p, j sw + q] = x[i, j] for phase p sw + q. Paired with the sampling that chose the phase, a
+    circular shift of the larger map shifts the result by as much, while x alone moves by a fraction of it or
+    not at all. So a network of circular convolutions and such pairs commutes with every circular shift, as
+    long as the strides divide its sizes (arXiv:2105.04040).
+
+    Args:
+        x: (N, C, H', W'), any floating dtype, which the result keeps with its memory format.
+        phase: result of the paired operator's ``choose``: whole numbers, (N,); or weights, floating, (N, P)
+            or (N, P, C), by which each phase gets its share, as ``lps`` mixes phases in training.
+        stride: of the sampling, >= 1, or (vertical, horizontal).
+        filter_size: taps of a circular binomial blur afterwards, which fills the zeros; the result is scaled
+            by the product of the strides, so that a constant map stays constant.
+        output_size: (H, W), ceil(H/s) = H'; None for s H', s W'.
+
+    Example:
+        >>> y, phase = aps_pool2d(torch.tensor([[[[1.0, 2.0], [4.0, 3.0]]]]))
+        >>> polyphase_unpool2d(y, phase)
+        tensor([[[[0., 0.],
+                  [4., 0.]]]])
+    """
+    check_batch(x, "polyphase_unpool2d")
+    steps, taps = pair(stride, "stride", least=1), pair(filter_size, "filter_size", least=1)
+    (height, width), count = x.shape[-2:], math.prod(steps)
+    size = tuple(output_size or (height * steps[0], width * steps[1]))
+    if len(size) != 2 or tuple(map(ceil_div, size, steps)) != (height, width):
+        raise ValueError(f"output_size={size} is not of a {height}x{width} map at stride={steps}")
+    check_phase(x, phase, count)
+    cells = x[:, :, :, None, :, None]
+    if phase.is_floating_point():
+        weights = phase.to(x.dtype).reshape(len(x), count, -1).movedim(1, 2).unflatten(2, steps)
+        y = cells * weights[:, :, None, :, None, :]
+    else:
+        chosen = F.one_hot(phase, count).bool().unflatten(1, steps)
+        y = torch.where(chosen[:, None, None, :, None, :], cells, 0)
+    y = y.flatten(4, 5).flatten(2, 3).contiguous(memory_format=memory_format(is_channels_last(x)))
+    if taps != (1, 1):
+        y = blur_pool2d(y, taps, 1, "circular") * count
+    cut: Tensor = y[..., : size[0], : size[1]]
+    return cut

@@ -194,11 +194,8 @@ class CellPool2d(Pool2d):
 
 
 class RationalPool2d(Pool2d):
-    """An operator whose stride need not be a whole number; by default H' = ceil(H/s).
-
-    A stride is rounded to the nearest fraction with a denominator of at most 1000, so that 32/11 written as
-    2.909090909090909 turns 32 pixels into 11. ``stride`` is the nearest whole number, the pixels that an
-    output stands for.
+    """An operator whose stride is rounded to a fraction with a denominator of at most 1000, so that
+    2.909090909090909 turns 32 pixels into 11; ``stride`` is the nearest whole number, and H' = ceil(H/s).
     """
 
     def __init__(self, channels: int, stride: Stride, **place: Unpack[Place]):

@@ -11,10 +11,7 @@ from cnnpool.pool.window import Window, check_map
 
 
 def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
-    """The cells of every window in raster order, each (N, C, H', W'); ``fill`` stands outside the map.
-
-    Views of the (padded) map: nothing is copied, and the memory format stays.
-    """
+    """Views of every window's cells in raster order, each (N, C, H', W'); ``fill`` stands outside the map."""
     check_map(x.shape, window, "pooling")
     rows, columns = window.output_size(*x.shape[-2:])
     pads = window.pads(*x.shape[-2:])
@@ -69,10 +66,8 @@ def peak(x: Tensor, window: Window) -> Tensor:
 
 
 def order(parts: list[Tensor], wanted: range) -> list[Tensor]:
-    """``parts`` sorted in ascending order, at the places ``wanted``; equal numbers keep their own gradients.
-
-    A sorting network of selections: it is deterministic on every device and saves one byte per comparison for
-    the backward pass.
+    """``parts`` sorted in ascending order, at the places ``wanted``, by a network of selections: equal
+    numbers keep their own gradients, and backward is deterministic and needs one byte per comparison.
     """
     parts = list(parts)
     for low, high in _exchanges(len(parts), wanted):

@@ -75,10 +75,8 @@ def kernels_in_use() -> str:
 
 
 def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
-    """The module of kernels called ``stem`` to use for ``tensors`` on one device, or None for torch's own
-    operators.
-
-    ``autograd/kernels.py`` has the signatures of each; ``cells`` are those of a window.
+    """The module of kernels called ``stem`` for ``tensors`` on one device, or None for torch's own operators;
+    ``cells`` are those of a window.
     """
     for_gpu = _triton and stem in ON_GPU and cells <= MOST_CELLS_ON_GPU
     if torch.compiler.is_compiling():

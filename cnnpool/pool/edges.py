@@ -15,11 +15,7 @@ PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
 
 
 def source(index: int, length: int, mode: PaddingMode) -> int | None:
-    """The pixel among 0..length - 1 that stands at ``index``, or None for a zero.
-
-    Defined at any distance from the map, however short it is: reflect mirrors back and forth (d c b | a b c d
-    | c b a), circular repeats the map.
-    """
+    """The pixel among 0..length - 1 that stands at ``index``, however far from the map; None for a zero."""
     if 0 <= index < length:
         return index
     if mode == "zeros":
@@ -33,10 +29,8 @@ def source(index: int, length: int, mode: PaddingMode) -> int | None:
 
 
 def pad(x: Tensor, sides: tuple[int, int, int, int], mode: PaddingMode) -> Tensor:
-    """``x`` (N, C, H, W) with left, right, top and bottom ``sides``, in its memory format.
-
-    Unlike torch's, deterministic in its backward pass on every device, and legal for sides longer than the
-    map.
+    """``x`` (N, C, H, W) with left, right, top and bottom ``sides``, in its memory format; unlike torch's,
+    deterministic in its backward pass on every device, and legal for sides longer than the map.
     """
     if mode == "zeros":
         return F.pad(x, sides)

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
+from cnnpool.pool.autograd.winners import Max, MaxTiles, Ties, indices_of, packs, winners_dtype
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice, checked
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad

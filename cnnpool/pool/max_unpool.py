@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.routing import Route, scatter
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
-from cnnpool.pool.autograd.winners import indices_of
+from cnnpool.pool.autograd.winners import Route, indices_of, scatter
 from cnnpool.pool.dispatch import is_plain
 from cnnpool.pool.window import IntPair, Window, check_floating, is_channels_last, window_of
 

@@ -1,12 +1,17 @@
-"""Mixed max-average pooling: :func:`mixed_pool2d`."""
+"""Mixtures of pooling: of maximum and average by share, draw or gate, and of learnt filters in a tree."""
 
-from typing import Unpack
+import math
+from typing import Annotated, Literal, Unpack
 
-from torch import Tensor
+import torch
+from annotated_types import Ge, Le
+from torch import Tensor, nn
 
 from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.cells import added, cells
+from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Fraction, Per, repeats
 from cnnpool.pool.window import IntPair, Window, wide, window_on
@@ -86,3 +91,244 @@ class MixedPool2d(WindowPool2d):
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
         return mixed_pool2d(x, *self.window, mix=self.mix(wide(x)))
+
+
+@checked
+class RandomMixedPool2d(WindowPool2d):
+    """Training: max or average pooling, drawn for every sample; eval: mixed by frequency (Yu 2014).
+
+    Gradient in training: that of the pooling that was drawn. The number of draws and the number of those for
+    max, except within ``torch.func``, are in the buffers ``draws`` and ``max_draws``; without any, their
+    frequency is ``probability``.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        probability: of max, in [0, 1].
+        per: one draw per sample for all channels (layer), or one per sample and channel.
+        evaluate: expected (mix by the frequency) or majority (the more frequent of the two, max on a tie).
+    """
+
+    formula = "max_i x_i or mean_i x_i, each with probability 1/2"
+    paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
+    shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
+    gradient = "dense"
+    cell_flops = 2
+    random = True
+
+    draws: Tensor
+    max_draws: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        probability: Share = 0.5,
+        per: Per = "channel",
+        evaluate: Literal["expected", "majority"] = "expected",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
+        self.fixed_channels = per == "channel"
+        self.probability, self.evaluate = probability, evaluate
+        # Whole numbers: float32 counters would stop at 2^24 samples.
+        for name, shape in (("draws", ()), ("max_draws", (repeats(per, channels),))):
+            counts = torch.zeros(shape, dtype=torch.int64, device=place.get("device"))
+            self.register_buffer(name, counts)
+
+    def frequency(self) -> Tensor:
+        """Share of max among the draws so far, (C,) or (1,), in [0, 1]."""
+        share = self.max_draws / self.draws.clamp(min=1)
+        return torch.where(self.draws > 0, share, self.probability)
+
+    def _draw(self, x: Tensor) -> Tensor:
+        samples = x.shape[0] if x.dim() == 4 else 1
+        taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
+        if not is_transforming():
+            self.draws += samples
+            self.max_draws += taken.sum(0)
+        return taken.to(x.dtype)[..., None, None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        self.output_size(*x.shape[-2:])
+        if self.training:
+            mix = self._draw(x)
+            mix = mix if x.dim() == 4 else mix[0]
+        else:
+            share = self.frequency()
+            share = (share >= 0.5) if self.evaluate == "majority" else share
+            mix = share.to(x.dtype)[:, None, None]
+        return mixed_pool2d(x, *self.window, mix=mix)
+
+
+def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
+    """One number per window, sum_i w_i x_i, from its cells and ``weight`` (C or 1, cells)."""
+    if weight.dim() != 2 or weight.shape[1] != len(parts):
+        raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
+    taps = weight.to(parts[0].dtype)[:, :, None, None].unbind(1)
+    return added(part * tap for part, tap in zip(parts, taps, strict=True))
+
+
+def share(logits: Tensor) -> Tensor:
+    """Sigmoid with zero slope where it underflows: an infinite gradient times 0 would be NaN."""
+    kind = torch.finfo(logits.dtype)
+    bound = -math.log(kind.smallest_normal * kind.eps)
+    return logits.clamp(-bound, bound).sigmoid()
+
+
+def gated_pool2d(
+    x: Tensor,
+    weight: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
+
+    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part (the gate sees zeros),
+    and half precision is summed in float32.
+
+    Args:
+        x: maps whose sums of |x| and |weight x| over a window are finite.
+        weight: the gate's mask in raster order, (C, kh*kw), or (1, kh*kw) for all channels.
+
+    Example:
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> gated_pool2d(x, torch.zeros(1, 4), 2), gated_pool2d(x, torch.full((1, 4), 10.0), 2)
+        (tensor([[[[3.2500]]]]), tensor([[[[4.]]]]))
+    """
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
+    exact = wide(x)
+    gate = share(filtered(cells(exact, window), weight))
+    largest, average = max_and_average(exact, window)
+    return (average + gate * (largest - average)).to(x.dtype)
+
+
+@checked
+class GatedPool2d(WindowPool2d):
+    """y = g max(x) + (1 - g) mean(x), g = sigmoid(w . x) decided by the window (Lee 2016, arXiv:1509.08985).
+
+    The gate's mask w starts at zero, so the operator starts half max, half average. Gradient: that of the
+    mix, plus g (1 - g) w_i (max - mean) through the gate.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part (the gate sees zeros).
+    """
+
+    formula = "g max_i x_i + (1 - g) mean_i x_i, g = sigmoid(sum_i w_i x_i)"
+    paper = "Lee 2016, arXiv:1509.08985"
+    shift = "commutes with shifts by multiples of the stride; between max and average"
+    gradient = "dense"
+    cell_flops = 4
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Cells = 2,
+        stride: Size = 2,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        per: Per = "layer",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
+        self.fixed_channels = per == "channel"
+        size = self.kernel_size[0] * self.kernel_size[1]
+        self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size, **place))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        return gated_pool2d(x, self.weight, *self.window)
+
+
+def tree_pool2d(
+    x: Tensor,
+    leaves: Tensor,
+    gates: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
+
+    Maps, windows and errors as in ``avg_pool2d``; zeros stand outside the map, and half precision is summed
+    in float32.
+
+    Args:
+        x: maps whose sums of |leaf x| and |gate x| over a window are finite.
+        leaves: filters v, (M, C or 1, kh*kw), M a power of two: a leaf is v . x.
+        gates: gate masks, (M - 1, C or 1, kh*kw), the root first, then level by level from the left.
+
+    Example:
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> leaves = torch.stack([torch.full((1, 4), 0.25), torch.ones(1, 4)])
+        >>> tree_pool2d(x, leaves, torch.zeros(1, 1, 4), 2)  # half the average, half the sum
+        tensor([[[[6.2500]]]])
+    """
+    width = len(leaves)
+    if width < 1 or width & (width - 1) or len(gates) != width - 1:
+        raise ValueError(f"a tree of 2^n leaves has 2^n - 1 gates, got {width} leaves and {len(gates)} gates")
+    parts = cells(wide(x), window_on(x, kernel_size, stride, padding, ceil_mode))
+    nodes = [filtered(parts, leaf) for leaf in leaves]
+    while len(nodes) > 1:
+        # Gates of the level above: its nodes are numbered from (half of the children) - 1.
+        half = len(nodes) // 2
+        shares = [share(filtered(parts, gate)) for gate in gates[half - 1 : 2 * half - 1]]
+        pairs = zip(nodes[::2], nodes[1::2], shares, strict=True)
+        nodes = [right + share * (left - right) for left, right, share in pairs]
+    return nodes[0].to(x.dtype)
+
+
+@checked
+class TreePool2d(WindowPool2d):
+    """A binary tree of learnt pooling filters, mixed at each node by a gate (Lee 2016, arXiv:1509.08985).
+
+    ``levels`` counts as in the paper: 2 is two leaves and one gate, 1 a single linear filter, L has 2^(L-1)
+    leaves. The gates start at zero (even shares), the leaves as averages with a tenth of random unevenness:
+    equal leaves would get equal gradients forever. Gradient: the mixed filters, plus g (1 - g) w_i
+    (left - right) through each gate.
+
+    Edges: torch's size formula, zero padding (a filter that is not an average cannot be renormalised).
+
+    Args:
+        levels: of the tree, 1 to 8.
+    """
+
+    formula = "g v_1.x + (1 - g) v_2.x, g = sigmoid(w.x), at every node"
+    paper = "Lee 2016, arXiv:1509.08985"
+    shift = "commutes with shifts by multiples of the stride; aliases unless it learns low-pass filters"
+    gradient = "dense"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Cells = 2,
+        stride: Size = 2,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        levels: Annotated[int, Ge(1), Le(8)] = 2,
+        per: Per = "layer",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
+        self.fixed_channels = per == "channel"
+        size, width = self.kernel_size[0] * self.kernel_size[1], 2 ** (levels - 1)
+        copies = repeats(per, channels)
+        self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size, **place)) / size)
+        self.gates = nn.Parameter(torch.zeros(width - 1, copies, size, **place))
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * (len(self.leaves) + len(self.gates)) * self.count_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        return tree_pool2d(x, self.leaves, self.gates, *self.window)

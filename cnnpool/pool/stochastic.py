@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.autograd.kernels import EXPECTED, MaxKernels, Mean, MultinomialKernels
-from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.autograd.routing import Route, scatter
+from cnnpool.pool.autograd.replayed import EXPECTED, Mean, evaluate
+from cnnpool.pool.autograd.winners import Route, scatter
 from cnnpool.pool.base import PlainWindowPool2d
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
@@ -48,13 +47,11 @@ def stochastic_pool2d(
         return evaluate(_expected, x, 1.0, Mean(EXPECTED, window))
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
-    kernel: MultinomialKernels | None = (
-        kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
-    )
+    kernel = kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
     if kernel is not None:
-        y, winners, finite, won = kernel.drawn(x.detach(), uniforms, window)
+        *drawn, finite, won = kernel.drawn(x.detach(), uniforms, window)
         if finite:
-            y = Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
+            y: Tensor = Drawn.apply(x, (*drawn, won), window) if x.requires_grad else drawn[0]
             return y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
 
@@ -79,16 +76,12 @@ class Drawn(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
-        if not ctx.won and not _sends_nothing_nowhere(grad, ctx.route.window):
+        # Triton's kernels of the gradient skip windows without a winner.
+        kernel = None if torch.is_grad_enabled() else kernels("max", grad, cells=ctx.route.window.cells)
+        if not ctx.won and not (kernel is not None and kernel.SKIPS_NOWHERE):
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
         return scatter(grad, winners, ctx.route), None, None
-
-
-def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:
-    """Whether the kernels of the gradient skip windows without a winner, as Triton's do."""
-    kernel: MaxKernels | None = None if torch.is_grad_enabled() else kernels("max", grad, cells=window.cells)
-    return kernel is not None and kernel.SKIPS_NOWHERE
 
 
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:

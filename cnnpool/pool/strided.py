@@ -1,12 +1,16 @@
-"""A learnt convolution with a stride in place of pooling."""
+"""A learnt convolution with a stride, or with another operator before, behind or beside it."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, Unpack
 
+import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, checked
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.base import CellPool2d, OddTaps, Padding, Place, Pool2d, Size, Taps, both, checked
+from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
+from cnnpool.pool.max import EdgeMaxPool2d
 
 Norm = Literal["none", "batch"]
 Activation = Literal["none", "relu", "gelu", "silu"]
@@ -73,3 +77,252 @@ class StridedConv2d(Pool2d):
         self.output_size(*x.shape[-2:])
         y: Tensor = self.activation(self.norm(self.conv(x)))
         return y
+
+
+class DepthwiseConv2d(StridedConv2d):
+    """Strided convolution, one filter per channel: y_c = act(norm(w_c * x_c))[::s] (Howard 2017, MobileNet).
+
+    A learnt counterpart of average and blur pooling: channels do not mix, k^2 C weights. Gradient, edges and
+    options are those of ``StridedConv2d``.
+    """
+
+    formula = "act(norm(sum_i w_ci x_ci + b_c))"
+    paper = "Howard 2017, arXiv:1704.04861"
+    mixes = False
+
+
+@checked
+class AvgConv2d(Pool2d):
+    """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
+
+    Replaces a strided 1x1 convolution, which ignores all but one pixel in s^2; here every pixel counts. The
+    gradient is W^T times the upstream gradient, over the window's size: dense and even.
+
+    Edges: as in ResNet-D's public code, the last window may overhang (H' = ceil(H/s) for kernel = stride) and
+    averages the pixels that exist.
+
+    Args:
+        kernel_size: window, >= 1, or (vertical, horizontal); null for the stride.
+        activation: none, relu, gelu or silu; none in a shortcut.
+    """
+
+    formula = "act(norm(W mean x_i + b))"
+    paper = "He 2019, arXiv:1812.01187"
+    shift = "commutes with shifts by multiples of the stride; aliases less than a strided convolution"
+    gradient = "dense"
+    fixed_channels = True
+    gain = None
+    ceil_mode = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size | None = None,
+        stride: Size = 2,
+        norm: Norm = "none",
+        activation: Activation = "none",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
+        self.stride = both(stride)
+        self.kernel_size = self.stride if kernel_size is None else both(kernel_size)
+        self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none", **place)
+        self.norm = NORMS[norm](channels, **place)
+        self.activation = ACTIVATIONS[activation]()
+
+    def flops(self, height: int, width: int) -> int:
+        cells = self.kernel_size[0] * self.kernel_size[1]
+        return self.count_outputs(height, width) * (cells + 2 * self.channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        self.output_size(*x.shape[-2:])
+        mean = avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True)
+        y: Tensor = self.activation(self.norm(self.conv(mean)))
+        return y
+
+
+@checked
+class ConvBlur2d(CellPool2d):
+    """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
+
+    ``order: conv_blur`` is the paper's: convolution, non-linearity, then blur and stride. ``blur_conv`` is
+    another operator of the same name in public code: blur at full resolution, then convolution with the
+    stride, then the non-linearity, which aliases again. The gradient reaches every input, through w and the
+    binomial filter.
+
+    Edges: H' = ceil(H/s). The convolution pads (kernel - 1)/2, by default with zeros; the blur mirrors the
+    map by default. If both are circular, the operator commutes exactly with circular shifts by the stride.
+
+    Args:
+        kernel_size: window of the convolution, odd, or (vertical, horizontal).
+        order: conv_blur or blur_conv.
+        padding_mode: of the blur: reflect, replicate, circular or zeros.
+        conv_padding_mode: of the convolution, the same four.
+    """
+
+    formula = "sum_i b_i act(norm(sum_j w_j x_ij + b))"
+    paper = "Zhang 2019, arXiv:1904.11486"
+    shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
+    gradient = "uneven"
+    fixed_channels = True
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: OddTaps = 3,
+        filter_size: Taps = 3,
+        stride: Size = 2,
+        order: Literal["conv_blur", "blur_conv"] = "conv_blur",
+        padding_mode: PaddingMode = "reflect",
+        conv_padding_mode: PaddingMode = "zeros",
+        norm: Norm = "none",
+        activation: Activation = "relu",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride=stride, **place)
+        self.order, self.kernel_size = order, both(kernel_size)
+        conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
+        convolution = channels, channels, self.kernel_size, conv_stride
+        self.conv = EdgeConv2d(*convolution, mode=conv_padding_mode, bias=norm == "none", **place)
+        self.norm = NORMS[norm](channels, **place)
+        self.activation = ACTIVATIONS[activation]()
+        self.blur = BlurPool2d(
+            channels, filter_size=filter_size, stride=blur_stride, padding_mode=padding_mode
+        )
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = (height, width) if self.order == "conv_blur" else self.output_size(height, width)
+        return 2 * rows * columns * self.conv.weight.numel() + self.blur.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        if self.order == "conv_blur":
+            y: Tensor = self.blur(self.activation(self.norm(self.conv(x))))
+        else:
+            y = self.activation(self.norm(self.conv(self.blur(x))))
+        return y
+
+
+@checked
+class ConvPool2d(Pool2d):
+    """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
+
+    A fair control for the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers and
+    weights as its All-CNN, but pools. The gradient reaches an input through every window whose maximum it
+    contributed to, so it is dense in general but unequal.
+
+    Edges: the convolution pads and keeps the size, by default with zeros; the pooling then pads with cells
+    that never win, by default (kernel - 1)//2 a side, so that an even H becomes H/2 for kernels 2 and 3 (the
+    paper pads nothing). With another ``padding_mode`` both see the map's own values past the edges; circular
+    makes the operator commute exactly with circular shifts by the stride.
+
+    Args:
+        conv_size: window of the convolution, odd, or (vertical, horizontal).
+        kernel_size: window of the pooling, >= 1, or (vertical, horizontal).
+        padding: of the pooling, 0..kernel/2; null for (kernel - 1)//2.
+    """
+
+    formula = "max_i act(norm(sum_j w_j x_ij + b))"
+    paper = "Springenberg 2015, arXiv:1412.6806"
+    shift = "commutes with shifts by multiples of the stride; aliases like max pooling"
+    gradient = "uneven"
+    fixed_channels = True
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        conv_size: OddTaps = 3,
+        kernel_size: Size = 3,
+        stride: Size = 2,
+        padding: Padding | None = None,
+        padding_mode: PaddingMode = "zeros",
+        norm: Norm = "none",
+        activation: Activation = "relu",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
+        self.conv_size = both(conv_size)
+        window = both(kernel_size)
+        self.conv = EdgeConv2d(
+            channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none", **place
+        )
+        self.norm = NORMS[norm](channels, **place)
+        self.activation = ACTIVATIONS[activation]()
+        self.pool = EdgeMaxPool2d(
+            channels, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
+        )
+        self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * height * width * self.conv.weight.numel() + self.pool.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
+        self.output_size(*x.shape[-2:])
+        y: Tensor = self.pool(self.activation(self.norm(self.conv(x))))
+        return y
+
+
+@checked
+class ReductionBlock2d(Pool2d):
+    """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
+
+    The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
+    of all C. Departs from the paper, whose pooling branch keeps all C channels, so that its output is wider
+    than the input. With one channel there is only the convolution. The gradient is that of the strided
+    convolution (an input is covered 1, 2 or 4 times), plus the winners'.
+
+    Edges: by default both branches pad (kernel - 1)//2, the convolution with zeros and the maximum with cells
+    that never win (the paper pads nothing). With another ``padding_mode`` both see the map's own values past
+    the edges; circular makes the operator commute exactly with circular shifts by the stride.
+
+    Args:
+        padding: of both branches, 0..kernel/2; null for (kernel - 1)//2.
+    """
+
+    formula = "[max_i x_i, act(norm(sum_i w_i x_i + b))]"
+    paper = "Szegedy 2016, arXiv:1512.00567"
+    shift = "commutes with shifts by multiples of the stride; both branches alias"
+    gradient = "uneven"
+    fixed_channels = True
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Taps = 3,
+        stride: Size = 2,
+        padding: Padding | None = None,
+        padding_mode: PaddingMode = "zeros",
+        norm: Norm = "none",
+        activation: Activation = "relu",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
+        self.pooled = channels // 2
+        window = both(kernel_size)
+        self.pool = EdgeMaxPool2d(
+            self.pooled, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
+        )
+        self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
+        self.convolved = channels - self.pooled
+        convolution = channels, self.convolved, window, self.stride, self.padding
+        self.conv = EdgeConv2d(*convolution, mode=padding_mode, bias=norm == "none", **place)
+        self.norm = NORMS[norm](self.convolved, **place)
+        self.activation = ACTIVATIONS[activation]()
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return 2 * rows * columns * self.conv.weight.numel() + self.pool.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_batch(x)
+        learnt = self.activation(self.norm(self.conv(x)))
+        return torch.cat([self.pool(x), learnt], 1) if self.pooled else learnt

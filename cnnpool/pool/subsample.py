@@ -1,8 +1,11 @@
-"""Plain subsampling: keep every stride-th pixel."""
+"""Plain subsampling, and dilation in its place."""
 
+from typing import Annotated, Unpack
+
+from annotated_types import Ge, Le
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d
+from cnnpool.pool.base import CellPool2d, Place, Pool2d, checked
 
 
 class Subsample2d(CellPool2d):
@@ -26,3 +29,37 @@ class Subsample2d(CellPool2d):
     def forward(self, x: Tensor) -> Tensor:
         # A fresh tensor in the input's memory format: a strided view would make every later layer slow.
         return x[..., :: self.stride[0], :: self.stride[1]].clone()
+
+
+@checked
+class NoPool2d(Pool2d):
+    """Keep the resolution and let later convolutions be dilated by ``stride``: y = x (Yu & Koltun 2016).
+
+    ``dilates`` tells the backbone by how much. With subsampling in its place every convolution would see each
+    ``stride``-th pixel; dilated, it sees the same pixels at every offset, so the dense output, subsampled, is
+    the output of the strided net (zero padding included). Exactly shift-equivariant, at ``stride`` squared
+    times the cost of every later layer. Returns its input itself, as torch.nn.Identity does.
+
+    Args:
+        stride: the dilation in place of downsampling, >= 1, the same along both axes.
+    """
+
+    formula = "x"
+    paper = "Yu & Koltun 2016, arXiv:1511.07122"
+    shift = "commutes with every shift"
+    gradient = "dense"
+    kernel_size = (1, 1)
+    stride = (1, 1)
+
+    def __init__(self, channels: int, *, stride: Annotated[int, Ge(1), Le(16)] = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
+        self.dilates = stride
+
+    def flops(self, height: int, width: int) -> int:
+        return 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def extra_repr(self) -> str:
+        return f"dilates={self.dilates}"

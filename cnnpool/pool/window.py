@@ -35,9 +35,8 @@ def ceil_div(length: int, by: int) -> int:
 
 
 def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """Number of windows along one axis, torch's rule: floor((H + 2p - d(k-1) - 1)/s) + 1.
-
-    With ``ceil_mode`` the last window may overhang, but must start inside the input or its left padding.
+    """Number of windows along one axis, torch's rule: floor((H + 2p - d(k-1) - 1)/s) + 1; with ``ceil_mode``
+    the last window may overhang, but must start inside the input or its left padding.
     """
     span = length + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil_mode:
@@ -79,10 +78,7 @@ class Window(NamedTuple):
         return down, across
 
     def pads(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Left, right, top and bottom padding that brings every cell of every window inside the map.
-
-        In a graph for maps of any size it is the largest padding that any map needs.
-        """
+        """Left, right, top and bottom padding that brings every cell inside the map, in a graph the most."""
         if is_exported():
             (top, left), over = self.padding, [s - 1 if self.ceil_mode else 0 for s in self.stride]
             return left, left + over[1], top, top + over[0]
@@ -102,9 +98,7 @@ def window_of(
     dilation: IntPair = 1,
     ceil_mode: bool = False,
 ) -> Window:
-    """The window, ``stride=None`` meaning the kernel's size, or a ValueError for a number out of range or a
-    padding of more than half the kernel.
-    """
+    """The window, ``stride=None`` meaning the kernel's size, or a ValueError for a number out of range."""
     kernel = pair(kernel_size, "kernel_size", least=1)
     pads = pair(padding, "padding", least=0)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):

@@ -6,7 +6,7 @@ import torch
 from annotated_types import Ge, Le, MaxLen, MinLen
 from torch import Tensor, nn
 
-from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
+from cnnpool.pool.adaptive import AdaptiveMaxPool2d
 from cnnpool.readout.base import Readout
 
 Levels = Annotated[tuple[Annotated[int, Ge(1), Le(64)], ...], MinLen(1), MaxLen(16)]

@@ -93,9 +93,7 @@ def operators() -> str:
     parts = [heading(pool, "Operators in Python"), _documented("cnnpool.pool", ["build"])]
     told = {"build", "Pool2d"}
     for name, entry in pool.OPERATORS.items():
-        beside = [
-            one for one in pool.__all__ if _home(pool, one) == entry.__module__ and one != entry.__name__
-        ]
+        beside = [one for one in pool.__all__ if _home(pool, one) == entry.__module__ and _owner(one) == name]
         told |= {entry.__name__, *beside}
         parts += [f"## {name}", *_facts(entry), _documented("cnnpool.pool", [*beside, entry.__name__])]
     rest = [name for name in pool.__all__ if name not in told and name != "OPERATORS"]
@@ -169,6 +167,12 @@ class _WithoutBounds(ast.NodeTransformer):
         if ast.unparse(node.value).endswith("Annotated") and isinstance(node.slice, ast.Tuple):
             return node.slice.elts[0]
         return node
+
+
+def _owner(function: str) -> str | None:
+    """The operator that a function of its module computes: the longest name within the function's."""
+    beside = [name for name, entry in pool.OPERATORS.items() if entry.__module__ == _home(pool, function)]
+    return max((name for name in beside if name in function), key=len, default=None)
 
 
 def _home(room: Any, name: str) -> str:

@@ -103,15 +103,9 @@ def test_non_contiguous_gradient_gives_the_same(stem, make):
     assert_close(strided, plain)
 
 
-@pytest.fixture
-def refusing():
-    """Torch refuses what does not repeat bit for bit."""
+def test_nothing_is_refused_and_gradients_repeat_bit_for_bit(stem, make):
+    # Torch refuses what does not; the next test begins without.
     torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-def test_nothing_is_refused_and_gradients_repeat_bit_for_bit(stem, make, refusing):
     op = make(stem, training=True, dtype=torch.float32)
     x = torch.randn(2, 3, 12, 12, requires_grad=True)
     wanted = [x, *op.parameters()]

@@ -7,14 +7,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skimage.measure import block_reduce
-from torch import nn
 from torch.testing import assert_close
 from torchvision.models.swin_transformer import PatchMerging
 
 from cnnpool.pool import (
     AvgConv2d,
-    BlurPool2d,
     ConvBlur2d,
     NoPool2d,
     PatchConv2d,
@@ -50,16 +47,6 @@ def test_avg_conv_is_timms_downsampling_shortcut(size):
     ours, x = AvgConv2d(6, norm="batch").double(), maps(3, 6, size, size)
     ours.conv.weight.data.copy_(theirs[1].weight.data)
     assert_close(ours(x), theirs(x))
-
-
-def test_without_mixing_it_is_block_averaging_of_the_pixels_that_exist():
-    op, x = AvgConv2d(3).double(), maps(2, 3, 8, 12)
-    nn.init.dirac_(op.conv.weight)
-    nn.init.zeros_(op.conv.bias)
-    expected = block_reduce(x.numpy(), (1, 1, 2, 2), lambda block, axis: block.mean(axis))
-    assert_close(op(x), torch.from_numpy(expected))
-    y = op(torch.arange(9.0).double().reshape(1, 1, 3, 3).expand(1, 3, 3, 3))
-    assert y[0, 0].flatten().tolist() == [2.0, 3.5, 6.5, 8.0]
     # One output, 4 channels: each a mean of 4 (3 additions, 1 division), then 4 products and 4 sums.
     assert AvgConv2d(4).flops(2, 2) == 4 * 4 + 4 * 8
 
@@ -78,15 +65,6 @@ def test_conv_blur_is_its_two_parts_in_order(order):
         assert expected.shape[2:] == op.output_size(9, 8)
 
 
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
-def test_norm_and_activation_stand_between_convolution_and_blur(activation):
-    op, x = ConvBlur2d(3, norm="batch", activation=activation).double(), maps(4, 3, 8, 8)
-    assert op.conv.bias is None
-    expected = normed(x, op.conv, padding=1)
-    expected = expected if activation == "none" else getattr(F, activation)(expected)
-    assert_close(op(x), BlurPool2d(3)(expected))
-
-
 @pytest.mark.parametrize(("kernel_size", "padding"), [(2, 0), (3, 1)])
 @pytest.mark.parametrize("conv_size", [1, 3, 5])
 def test_conv_pool_is_a_dense_convolution_then_max_pooling(conv_size, kernel_size, padding, make):
@@ -95,9 +73,16 @@ def test_conv_pool_is_a_dense_convolution_then_max_pooling(conv_size, kernel_siz
     assert_close(op(x), F.max_pool2d(dense, kernel_size, 2, padding))
 
 
-def test_norm_and_activation_stand_between_convolution_and_pooling(make):
-    op, x = make("conv_pool", norm="batch", activation="silu", training=True), maps(2, 3, 8, 8)
+def test_norm_and_activation_stand_between_the_convolution_and_the_pooling_or_touch_its_channels_alone(make):
+    x, options = maps(3, 4, 8, 8), {"norm": "batch", "activation": "silu", "training": True}
+    op = make("conv_blur", 4, **options)
+    assert op.conv.bias is None
+    assert_close(op(x), blur_pool2d(F.silu(normed(x, op.conv, padding=1))))
+    op = make("conv_pool", 4, **options)
     assert_close(op(x), F.max_pool2d(F.silu(normed(x, op.conv, padding=1)), 3, 2, 1))
+    op = make("reduction", 4, **options)
+    learnt = F.silu(normed(x, op.conv, stride=2, padding=1))
+    assert_close(op(x), torch.cat([F.max_pool2d(x[:, :2], 3, 2, 1), learnt], 1))
 
 
 @pytest.mark.parametrize(("channels", "pooled"), [(4, 2), (5, 2), (2, 1), (1, 0)])
@@ -107,12 +92,6 @@ def test_reduction_pools_half_of_the_channels_and_convolves_all_to_the_rest(chan
     assert learnt.shape[1] == channels - pooled
     maxima = [F.max_pool2d(x[:, :pooled], 3, 2, 1)] if pooled else []
     assert_close(op(x), torch.cat([*maxima, learnt], 1))
-
-
-def test_norm_and_activation_touch_the_convolved_channels_alone(make):
-    op, x = make("reduction", 4, norm="batch", activation="gelu", training=True), maps(3, 4, 8, 8)
-    learnt = F.gelu(normed(x, op.conv, stride=2, padding=1))
-    assert_close(op(x), torch.cat([F.max_pool2d(x[:, :2], 3, 2, 1), learnt], 1))
 
 
 @pytest.mark.parametrize("stride", [2, 3])
@@ -170,25 +149,22 @@ def test_it_is_torchs_pixel_unshuffle_in_either_memory_format(size, stride, chan
 
 
 @pytest.mark.parametrize("stride", [2, 3, (2, 3)])
-def test_with_a_1x1_convolution_it_is_a_convolution_of_kernel_equal_to_stride(stride):
-    op = UnshuffleConv2d(3, stride=stride).double()
-    patch = PatchConv2d(3, stride=stride).double()
+def test_unshuffling_is_a_convolution_of_kernel_equal_to_stride_and_larger_ones_see_the_next_cells(
+    stride,
+):
+    op, x = UnshuffleConv2d(3, stride=stride).double(), maps(2, 3, 6, 12)
     weight = op.conv.weight.reshape(3, 3, *op.stride)
-    x = torch.randn(2, 3, 6, 12, dtype=torch.float64)
     assert_close(op(x), F.conv2d(x, weight, op.conv.bias, op.stride), rtol=1e-12, atol=1e-12)
-    patch.load_state_dict({**patch.state_dict(), "conv.weight": weight, "conv.bias": op.conv.bias})
-    assert_close(op(x), patch(x), rtol=1e-12, atol=1e-12)
+    op = UnshuffleConv2d(3, kernel_size=3).double()
+    assert_close(op(x), F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight, op.conv.bias, padding=1))
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 6), (5, 4), (7, 9)])
-def test_ragged_cells_are_filled_with_zeros(size):
-    op, x = UnshuffleConv2d(3, stride=2).double(), torch.randn(2, 3, *size, dtype=torch.float64)
-    whole = F.pad(x, (0, size[1] % 2, 0, size[0] % 2))
-    assert torch.equal(op(x), op(whole))
-    assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // 2) for n in size)
-
-
-def test_ragged_size_is_refused_on_request_with_its_numbers():
+def test_ragged_cells_are_filled_with_zeros_or_refused_on_request_with_their_numbers():
+    op = UnshuffleConv2d(3).double()
+    for size in ((1, 1), (1, 6), (5, 4), (7, 9)):
+        x = maps(2, 3, *size)
+        assert torch.equal(op(x), op(F.pad(x, (0, size[1] % 2, 0, size[0] % 2))))
+        assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // 2) for n in size)
     op = UnshuffleConv2d(1, stride=(2, 3), ragged="refuse")
     assert op.output_size(4, 6) == op(torch.zeros(1, 1, 4, 6)).shape[2:]
     for size in [(7, 6), (4, 8)]:
@@ -212,9 +188,3 @@ def test_with_layer_normalisation_it_is_torchvisions_patch_merging(size):
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     assert op.conv.bias is None
     assert_close(op(x), merging(x.movedim(1, -1)).movedim(-1, 1)[:, :3])
-
-
-def test_larger_kernel_sees_the_neighbouring_cells():
-    op = UnshuffleConv2d(2, kernel_size=3).double()
-    x = torch.randn(1, 2, 12, 12, dtype=torch.float64)
-    assert_close(op(x), F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight, op.conv.bias, padding=1))

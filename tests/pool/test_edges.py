@@ -10,7 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from cnnpool.pool import build
-from cnnpool.pool.edges import EdgeConv2d, pad, source
+from cnnpool.pool.edges import EdgeConv2d, pad
 from cnnpool.pool.max import EdgeMaxPool2d
 
 NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
@@ -27,21 +27,6 @@ def test_padding_is_numpys_on_maps_of_any_size(mode, size, sides):
     left, right, top, bottom = sides
     expected = np.pad(x.numpy(), ((0, 0), (0, 0), (top, bottom), (left, right)), mode=NUMPY[mode])
     assert_close(pad(x, sides, mode), torch.from_numpy(expected), rtol=0, atol=0)
-
-
-def test_source_of_a_short_row_goes_to_and_fro_or_round():
-    assert [source(i, 3, "reflect") for i in range(-5, 8)] == [1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1]
-    assert [source(i, 3, "circular") for i in range(-4, 5)] == [2, 0, 1, 2, 0, 1, 2, 0, 1]
-    assert [source(i, 3, "replicate") for i in (-9, 1, 9)] == [0, 1, 2]
-    assert [source(i, 3, "zeros") for i in (-1, 1, 3)] == [None, 1, None]
-    assert {source(i, 1, "reflect") for i in range(-3, 4)} == {0}
-
-
-@pytest.mark.parametrize("mode", sorted(NUMPY))
-def test_padding_keeps_the_memory_format_and_its_gradient_is_the_numerical_one(mode):
-    x = torch.randn(2, 3, 4, 3, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
-    assert pad(x, (2, 1, 1, 4), mode).is_contiguous(memory_format=torch.channels_last)
-    assert torch.autograd.gradcheck(lambda x: pad(x, (2, 1, 1, 4), mode), x.requires_grad_())
 
 
 @pytest.mark.parametrize("mode", sorted(NUMPY))

@@ -9,7 +9,6 @@ from cnnpool.pool import OPERATORS, BlurPool2d, MaxBlurPool2d, MaxPool2d, build
 
 STANDARD = {
     "max": (MaxPool2d(4), ["max_pool2d"]),
-    "max, ties split": (MaxPool2d(4, kernel_size=3, padding=1, ties="split"), ["max_pool2d"]),
     "avg": (OPERATORS["avg"](4), ["avg_pool2d"]),
     "sum": (OPERATORS["sum"](4), ["avg_pool2d", "mul"]),
     "blur": (BlurPool2d(4), ["pad", "conv2d"]),
@@ -81,10 +80,6 @@ def test_one_graph_serves_every_size(kind):
     agrees(exported(made(kind), dynamic).module(), made(kind), shapes)
 
 
-def test_one_graph_of_a_strict_export_serves_every_size():
-    agrees(exported(made("adaptive_avg"), strict=True).module(), made("adaptive_avg"), SHAPES)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_RUNTIME)
 def test_onnx_runtime_computes_the_same_at_every_size(name):
@@ -105,12 +100,6 @@ def test_half_precision_exports(name):
         operator, (dynamic, shapes) = made(name).to(dtype), varying(name)
         eps = torch.finfo(dtype).eps
         agrees(exported(operator, dynamic, dtype).module(), operator, shapes, 8 * eps, 8 * eps, dtype)
-
-
-@pytest.mark.slow
-def test_onnx_runtime_computes_the_same_in_half_precision():
-    operator = made("soft").half()
-    agrees(onnx(operator, dtype=torch.float16)[1], operator, SHAPES, 1e-2, 1e-2, torch.float16)
 
 
 def test_a_trace_computes_the_same_at_every_size(kind):

@@ -4,11 +4,9 @@ import copy
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.testing import assert_close
 
 from cnnpool.pool import adaptive_blur_pool2d, build, gated_pool2d, tree_pool2d
-from cnnpool.pool.lip import SampleNorm
 
 SQUARES = {"dpp"}
 """What is defined by squares of the map, and says so."""
@@ -82,11 +80,3 @@ def test_infinite_logits_of_an_adaptive_blur_share_the_weight():
     assert_close(
         adaptive_blur_pool2d(x, -torch.inf * torch.ones_like(logits), 3, 3, "replicate").item(), 4 / 3
     )
-
-
-@pytest.mark.parametrize("magnitude", [1e-3, 1.0, 1e3, 1e6])
-def test_importance_is_normalised_as_by_torch_at_any_magnitude(magnitude):
-    x = magnitude * torch.randn(2, 4, 6, 7, dtype=torch.float64)
-    norm = SampleNorm(4).double()
-    torch.nn.init.normal_(norm.weight), torch.nn.init.normal_(norm.bias)
-    assert_close(norm(x), F.instance_norm(x, weight=norm.weight, bias=norm.bias, eps=norm.eps))

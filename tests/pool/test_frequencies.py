@@ -1,6 +1,6 @@
 """Operators in the frequency domain against numpy's Fourier transform, and waves that they keep or remove."""
 
-import math
+import itertools
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from cnnpool.pool import (
     FlcPool2d,
     IdealLowpassPool2d,
     SpectralPool2d,
-    ideal_lowpass_pool2d,
     spectral_pool2d,
 )
 
@@ -69,14 +68,6 @@ def centre(x, stride, hamming=False):
     return torch.from_numpy(back.real)
 
 
-def quarter(x):
-    """The cut of FLC's paper, from 1/4 to 3/4 of the shifted spectrum."""
-    spectrum = np.fft.fftshift(np.fft.fft2(x.numpy(), norm="forward"), (-2, -1))
-    rows, columns = (slice(int(n / 4), int(n / 4 * 3)) for n in x.shape[-2:])
-    cut = np.fft.ifftshift(spectrum[..., rows, columns], (-2, -1))
-    return torch.from_numpy(np.fft.ifft2(cut, norm="forward").real)
-
-
 def test_maps_of_four_by_four_worked_by_hand():
     # Frequencies 0, 1/4 and 1/2 cycles per pixel: at stride 2 only the first is below 1/4.
     x = torch.arange(16.0).reshape(1, 1, 4, 4)
@@ -103,14 +94,6 @@ def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):
     assert_close(AsapPool2d(2, stride=stride)(x), centre(x, stride, hamming=True), rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("frequency", range(9))
-def test_waves_below_the_new_nyquist_frequency_are_kept_and_the_others_removed(frequency):
-    line = torch.cos(2 * math.pi * frequency * torch.arange(16).double() / 16 + 0.3)
-    x = line.expand(1, 1, 16, 16)
-    expected = x[..., ::2, ::2] if frequency < 4 else torch.zeros(1, 1, 8, 8).double()
-    assert_close(ideal_lowpass_pool2d(x), expected, rtol=0, atol=1e-13)
-
-
 @given(SIZES, st.data())
 @settings(max_examples=80)
 def test_a_crop_of_any_size_agrees_with_numpy_and_scipy(size, data):
@@ -121,18 +104,6 @@ def test_a_crop_of_any_size_agrees_with_numpy_and_scipy(size, data):
         assert_close(ours, cropped(x, kept, nyquist), rtol=1e-10, atol=1e-11)
     theirs = torch.from_numpy(resample(resample(x.numpy(), kept[0], axis=2), kept[1], axis=3))
     assert_close(spectral_pool2d(x, kept, nyquist="sum"), theirs, rtol=1e-10, atol=1e-11)
-
-
-@pytest.mark.parametrize("size", [(8, 8), (12, 16), (31, 32), (7, 11)])
-def test_flc_is_the_papers_cut_where_that_is_centred(size):
-    x = image(*size)
-    assert_close(FlcPool2d(2)(x), quarter(x), rtol=1e-10, atol=1e-11)
-
-
-def test_a_constant_map_stays_constant_where_the_papers_cut_loses_its_centre():
-    x = torch.ones(1, 1, 6, 6).double()
-    assert (quarter(x) - 1).abs().max() > 1
-    assert_close(FlcPool2d(1)(x), torch.ones(1, 1, 3, 3).double())
 
 
 def paper_mask(length, stride, smoothness):
@@ -171,12 +142,8 @@ def test_gradient_of_the_band_is_the_numerical_one():
     assert (op.band.grad > 0).all(), "a wider band lets more energy through"
 
 
-@pytest.mark.parametrize("logit", [-60.0, -3.0, 3.0, 60.0])
-@pytest.mark.parametrize("size", [(1, 1), (7, 8), (32, 28)])
-def test_no_learnt_value_changes_a_shape_or_the_gain(logit, size):
-    op = DiffStride2d(2)
-    with torch.no_grad():
-        op.band.fill_(logit)
-    out = op(torch.ones(1, 2, *size))
-    assert out.shape[2:] == (-(-size[0] // 2), -(-size[1] // 2))
-    assert_close(out, torch.ones_like(out))
+def test_no_learnt_value_changes_a_shape_or_the_gain():
+    for logit, size in itertools.product((-60.0, 3.0, 60.0), ((1, 1), (7, 8), (32, 28))):
+        op = DiffStride2d(2)
+        torch.nn.init.constant_(op.band, logit)
+        assert_close(op(torch.ones(1, 2, *size)), torch.ones(1, 2, *(-(-n // 2) for n in size)))

@@ -1,4 +1,7 @@
-"""When compiled kernels work, and when torch does: by what a tensor is, by what is asked, by size."""
+"""When compiled kernels work, and when torch does: by what a tensor is, by what is asked, by size.
+
+Tensors that are not what their memory says are left to torch, or resolved.
+"""
 
 import os
 import subprocess
@@ -12,7 +15,19 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.pool import avg_pool2d, dispatch, max_pool2d
+from cnnpool.pool import (
+    aps_pool2d,
+    avg_pool2d,
+    blur_pool2d,
+    dispatch,
+    gem_pool2d,
+    internals,
+    lp_pool2d,
+    max_blur_pool2d,
+    max_pool2d,
+    soft_pool2d,
+    stochastic_pool2d,
+)
 
 pytest.importorskip("numba")
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
@@ -103,10 +118,10 @@ def test_importing_the_operators_does_not_import_numba():
     assert python("import sys, cnnpool.pool; print('numba' in sys.modules)") == "False"
 
 
-@pytest.mark.parametrize(("value", "wanted"), [("0", "False"), ("1", "True"), ("", "None")])
-def test_environment_variable_decides(value, wanted):
+def test_environment_variables_decide():
     code = "from cnnpool.pool import dispatch; print(dispatch._wanted)"
-    assert python(code, CNNPOOL_KERNELS=value) == wanted
+    assert python(code, CNNPOOL_KERNELS="0") == python(code, NUMBA_DISABLE_JIT="1") == "False"
+    assert python(code, CNNPOOL_KERNELS="1") == "True"
 
 
 def test_without_numba_torch_does_everything():
@@ -127,6 +142,101 @@ except ValueError as error:
     assert said[0] == "[5.0, 7.0, 13.0, 15.0]" and "pip install numba" in said[1]
 
 
-def test_where_numba_is_switched_off_torch_does_everything():
-    code = "import torch, cnnpool.pool as p; print(p.max_pool2d(torch.zeros(1, 4, 256, 256), 2).shape)"
-    assert python(code, NUMBA_DISABLE_JIT="1") == "torch.Size([1, 4, 128, 128])"
+OPERATORS = {
+    "max tiles": lambda x: max_pool2d(x, 2),
+    "max": lambda x: max_pool2d(x, 3, 2, 1),
+    "avg": lambda x: avg_pool2d(x, 2),
+    "blur": blur_pool2d,
+    "max_blur": max_blur_pool2d,
+    "lp": lambda x: lp_pool2d(x, 3, 2),
+    "gem": lambda x: gem_pool2d(x, 2),
+    "soft": lambda x: soft_pool2d(x, 3, 2),
+    "expectation": lambda x: stochastic_pool2d(x, 2, training=False),
+    "aps": lambda x: aps_pool2d(x)[0],
+}
+operators = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+
+
+def results(operator, x, upstream):
+    x = x.detach().requires_grad_()
+    y = operator(x)
+    return y.detach(), torch.autograd.grad(y, x, upstream(y))[0]
+
+
+def same(ours, expected):
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@operators
+def test_maps_and_gradients_that_are_lazily_negated_have_their_sign(operator):
+    x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
+    same(results(operator, torch._neg_view(x), torch.ones_like), results(operator, -x, torch.ones_like))
+    expected = results(operator, x, lambda y: -torch.ones_like(y))
+    same(results(operator, x, lambda y: torch._neg_view(torch.ones_like(y))), expected)
+    z = torch.randn(2, 3, 8, 10, dtype=torch.complex128)
+    assert z.conj().imag.is_neg()
+    same(results(operator, z.conj().imag, torch.ones_like), results(operator, -z.imag, torch.ones_like))
+
+
+def test_zeros_without_memory_are_zeros():
+    zeros = torch._efficientzerotensor(2, 3, 8, 10, dtype=torch.float64)
+    assert zeros.data_ptr() == 0
+    with dispatch.use(True):
+        for name in OPERATORS.keys() - {"blur"}:
+            expected = OPERATORS[name](torch.zeros(2, 3, 8, 10, dtype=torch.float64))
+            torch.testing.assert_close(OPERATORS[name](zeros), expected)
+
+
+@pytest.mark.parametrize("name", ["lp", "gem", "soft", "expectation"])
+def test_functionalised_maps_are_torchs(name):
+    # torch has no rule for the autograd functions of the others.
+    x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
+    y = func.functionalize(OPERATORS[name])(x)
+    torch.testing.assert_close(y, OPERATORS[name](x), rtol=1e-12, atol=1e-12)
+
+
+@operators
+def test_another_default_device_changes_nothing(operator):
+    x = torch.randn(2, 3, 9, 10, dtype=torch.float64)
+    with dispatch.use(False):
+        expected = results(operator, x, torch.ones_like)
+    with dispatch.use(True), torch.device("meta"):
+        same(results(operator, x, torch.ones_like), expected)
+
+
+# Private names of torch: known to the torch that is installed, and dispensable.
+def test_this_torch_has_them_all():
+    assert internals._count_modes is not None and internals._transforms_active is not None
+
+
+@pytest.fixture(params=["_count_modes", "_transforms_active", "both"])
+def missing(request, monkeypatch):
+    for name in ("_count_modes", "_transforms_active") if request.param == "both" else (request.param,):
+        monkeypatch.setattr(internals, name, None)
+    return request.param
+
+
+@pytest.mark.parametrize("name", ["max", "max tiles", "blur", "max_blur", "lp"])
+def test_without_them_results_and_gradients_are_the_same(name, missing, monkeypatch):
+    x, operator = torch.randn(2, 3, 12, 14, dtype=torch.float64, requires_grad=True), OPERATORS[name]
+
+    def found():
+        y = operator(x)
+        (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), x)
+        tangent = func.jvp(operator, (x,), (torch.ones_like(x),))[1]
+        rows = func.vmap(operator)(x.unsqueeze(1))[:, 0]
+        return [t.detach() for t in (y, gradient, second, tangent, rows)]
+
+    without = found()
+    monkeypatch.undo()
+    same(without, found())
+
+
+def test_what_cannot_be_told_keeps_kernels_away(missing):
+    x = torch.randn(2, 3, 12, 14)
+    with dispatch.use(True):
+        if missing != "_transforms_active":
+            assert dispatch.kernels("max", x) is None
+        assert dispatch.kernels_without_forward_mode("max", x) is None

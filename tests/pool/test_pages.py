@@ -1,6 +1,5 @@
 """Large pages: only whole ones within a block are asked for, and nothing depends on them."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,13 +50,3 @@ def test_the_gradient_of_a_large_map_lies_in_large_pages():
             mapping += int(line.split()[1]) << 10
     # Memory may be too scattered for all of them.
     assert mapping >= memory.PAGE
-
-
-def test_where_there_is_no_such_call_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    memory._madvise.cache_clear()
-    try:
-        assert memory._madvise() is None
-        memory.ask_for_large_pages(0, 1 << 30)
-    finally:
-        memory._madvise.cache_clear()

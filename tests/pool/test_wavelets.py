@@ -54,21 +54,13 @@ def test_without_orthonormality_haar_is_the_average_and_says_so():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("size", [(8, 8), (4, 10), (2, 24)])
-def test_four_bands_hold_the_energy_and_the_adjoint_brings_the_map_back(order, size):
-    x = image(*size).requires_grad_()
-    bands = wavelet_bands2d(x, wavelet_bank(order))
-    assert_close(bands.norm(), x.norm(), rtol=1e-9, atol=0)
-    (back,) = torch.autograd.grad(bands, x, bands)
-    assert_close(back, x, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("order", [2, 4, 10])
-@pytest.mark.parametrize("edges", ["circular", "symmetric"])
-@pytest.mark.parametrize("size", [(1, 1), (2, 3), (9, 8)])
-def test_constant_map_doubles_at_every_size_and_edge(order, edges, size):
-    out = WaveletPool2d(2, order=order, edges=edges)(torch.ones(1, 2, *size))
-    assert_close(out, torch.full((1, 2, -(-size[0] // 2), -(-size[1] // 2)), 2.0))
+def test_four_bands_hold_the_energy_and_the_adjoint_brings_the_map_back(order):
+    for size in ((8, 8), (4, 10), (2, 24)):
+        x = image(*size).requires_grad_()
+        bands = wavelet_bands2d(x, wavelet_bank(order))
+        assert_close(bands.norm(), x.norm(), rtol=1e-9, atol=0)
+        (back,) = torch.autograd.grad(bands, x, bands)
+        assert_close(back, x, rtol=0, atol=1e-8)
 
 
 def test_the_operator_keeps_the_first_band_or_mixes_all_by_a_learnt_convolution():

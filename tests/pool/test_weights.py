@@ -1,17 +1,18 @@
-"""Windows whose cells are weighed, mixed or ordered: cases by hand, and the ends of their range."""
+"""Windows whose cells are weighed, mixed or ordered, and learnt numbers: by hand, and at the ends."""
 
+import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.ndimage import median_filter
 from torch.testing import assert_close
 
 from cnnpool.pool import (
+    FractionalMaxPool2d,
+    SpectralPool2d,
     ada_pool2d,
     build,
     dpp_pool2d,
@@ -24,7 +25,9 @@ from cnnpool.pool import (
     soft_pool2d,
     tree_pool2d,
 )
-from cnnpool.pool.ada import dice_mean
+from cnnpool.pool.cells import comparisons, order
+from cnnpool.pool.scalar import Fraction, Positive
+from cnnpool.pool.soft import dice_mean
 from cnnpool.pool.window import window_of
 
 INF = math.inf
@@ -43,8 +46,6 @@ def dice(x):
 
 
 def test_shares_of_maximum_and_mean_worked_by_hand():
-    x = tensor([[1.0, 2, 0, 0], [3, 6, 0, -4]])
-    assert_close(mixed_pool2d(x, 2, mix=0.25).flatten().tolist(), [3.75, -0.75])
     x, mix = tensor([[1.0, 4.0], [4.0, -1.0]]), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     by_x, by_mix = torch.autograd.grad(mixed_pool2d(x, 2, mix=mix), (x, mix))
     assert_close(by_mix.item(), 4.0 - 2.0)
@@ -61,32 +62,12 @@ def test_a_gate_worked_by_hand():
     assert_close(y.flatten().tolist(), [0.5 * 4 + 0.5 * 2, share * 6 + (1 - share) * 1.5])
 
 
-def test_the_gradient_has_the_term_through_the_gate():
-    x, weight = tensor([[1.0, 4.0], [2.0, 1.0]]), maps(1, 4)
-    gated_pool2d(x, weight, 2).backward()
-    g, top = (weight[0] @ x.detach().flatten()).sigmoid(), torch.tensor([0.0, 1, 0, 0]).double()
-    assert_close(x.grad.flatten(), g * top + (1 - g) / 4 + g * (1 - g) * weight[0] * (4 - 2))
-
-
 def test_decided_gates_select_the_leaf_they_lead_to():
     # Gates: root, then its left and its right child; an open gate leads left.
     x, leaves = tensor([[1.0, 1], [1, 1]]), torch.arange(4.0).double()[:, None, None].expand(4, 1, 4) / 4
     for signs, expected in (((1, 1, 0), 0), ((1, -1, 0), 1), ((-1, 0, 1), 2), ((-1, 0, -1), 3)):
         gates = 1e4 * torch.tensor(signs, dtype=torch.float64)[:, None, None].expand(3, 1, 4)
         assert_close(tree_pool2d(x, leaves, gates, 2).item(), float(expected))
-
-
-@pytest.mark.parametrize("levels, per, copies", [(1, "layer", 1), (2, "layer", 1), (3, "channel", 5)])
-def test_a_tree_has_the_parameters_of_the_paper(levels, per, copies):
-    op = build("tree", 5, levels=levels, per=per, kernel_size=3)
-    assert sum(p.numel() for p in op.parameters()) == copies * 9 * (2 * 2 ** (levels - 1) - 1)
-
-
-def test_three_levels_are_two_levels_twice_mixed_at_the_root():
-    x, leaves, gates = maps(2, 3, 6, 6), maps(4, 3, 4), maps(3, 3, 4)
-    root = F.conv2d(x, gates[0].reshape(3, 1, 2, 2), stride=2, groups=3).sigmoid()
-    left, right = (tree_pool2d(x, leaves[2 * i : 2 * i + 2], gates[i + 1 : i + 2], 2) for i in range(2))
-    assert_close(tree_pool2d(x, leaves, gates, 2), root * left + (1 - root) * right)
 
 
 def test_ranks_start_as_the_average_borders_included():
@@ -105,16 +86,6 @@ def test_each_cell_gets_the_weight_of_its_rank_even_among_equals():
     assert sorted(x.grad.flatten().tolist()) == sorted(weight[0].tolist())
     # Infinities pass where no cell is outside.
     assert ordinal_pool2d(tensor([[INF, 1.0], [2.0, 3.0]]), torch.full((1, 4), 0.25), 2).item() == INF
-
-
-@settings(max_examples=50)
-@given(kernel=st.sampled_from([3, 5]), stride=st.integers(1, 3), seed=st.integers(0, 999))
-def test_odd_windows_equal_the_median_filter_of_scipy(kernel, stride, seed):
-    image = np.random.default_rng(seed).integers(-3, 4, (11, 9)).astype(np.float64)
-    edge = kernel // 2
-    filtered = median_filter(image, size=kernel)[edge : 11 - edge : stride, edge : 9 - edge : stride]
-    out = median_pool2d(torch.from_numpy(image)[None, None], kernel, stride)
-    assert np.array_equal(out[0, 0].numpy(), filtered)
 
 
 def test_the_gradient_of_a_median_goes_to_one_cell_that_holds_it():
@@ -152,25 +123,12 @@ def test_logits_are_scaled_sigmoids_of_the_normalised_convolution():
     assert_close(op(x), lip_pool2d(x, op.logits(x), 3, 2, 1))
 
 
-def test_dpp_equals_the_published_composition_of_average_poolings():
-    x = maps(2, 3, 8, 8)
-    for form, rectify in (("symmetric", lambda t: t), ("asymmetric", torch.relu)):
-        up = lambda t: F.interpolate(t, scale_factor=2)  # noqa: E731
-        d = rectify(x - up(F.avg_pool2d(x, 2))) ** 2 + 1e-3
-        w = (d / up(F.avg_pool2d(d, 2))) ** (1.4 / 2) + 0.6
-        expected = F.avg_pool2d(x * w, 2) / F.avg_pool2d(w, 2)
-        assert_close(dpp_pool2d(x, 0.6, 1.4, 2, form=form), expected)
-
-
-@pytest.mark.parametrize("form", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize("options", [{}, {"kernel_size": 3, "padding": 1}, {"ceil_mode": True}])
-def test_full_starts_as_lite_inside_the_map(form, options):
+def test_full_starts_as_lite_inside_the_map():
     x = torch.randn(2, 3, 9, 8)
-    lite, full = (build("dpp", 3, form=form, full=full, **options) for full in (False, True))
-    assert full(x).shape == lite(x).shape
-    assert_close(full(x)[..., 1:3, 1:3], lite(x)[..., 1:3, 1:3])
-    if not options:
-        assert_close(full(x), lite(x))
+    for options in ({}, {"kernel_size": 3, "padding": 1}, {"ceil_mode": True, "form": "asymmetric"}):
+        lite, full = (build("dpp", 3, full=full, **options) for full in (False, True))
+        assert full(x).shape == lite(x).shape
+        assert_close(full(x)[..., 1:3, 1:3], lite(x)[..., 1:3, 1:3])
 
 
 def test_the_full_reference_is_a_strided_depthwise_convolution():
@@ -191,14 +149,10 @@ def test_parameters_of_dpp_are_exponents_per_channel():
         assert_close(op(x)[:, only], dpp_pool2d(x[:, only], alpha, strength, 2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_small_r_is_the_average_without_cancellation(dtype):
-    x = torch.randn(2, 3, 8, 8, dtype=dtype)
+def test_small_r_is_the_average_and_huge_values_neither_overflow_nor_lose_the_maximum():
+    x = torch.randn(2, 3, 8, 8)
     for r in (1e-6, 1e-20):
         assert_close(logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
-
-
-def test_huge_values_neither_overflow_nor_lose_the_maximum():
     x = torch.tensor([[1e4, 1e4 - 1], [-1e30, 0.0]])[None, None]
     expected = 1e4 + math.log((1 + math.exp(-1)) / 4)
     assert_close(logsumexp_pool2d(x, 2).item(), expected, rtol=1e-6, atol=0)
@@ -211,20 +165,6 @@ def test_infinities_of_a_smooth_maximum_have_the_limit_and_a_finite_gradient():
     (slope,) = torch.autograd.grad(y[..., 2].sum(), x, retain_graph=True)
     assert_close(slope[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]).double() / 3)
     assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
-
-
-def test_the_gradient_of_r_is_the_numerical_one():
-    x, r = maps(1, 2, 4, 4), torch.tensor([0.01, 3.0], dtype=torch.float64)[:, None, None].requires_grad_()
-    assert torch.autograd.gradcheck(lambda r: logsumexp_pool2d(x, 2, r=r), r)
-
-
-def test_similarities_worked_by_hand():
-    # Mean 1; similarities 2*3/10, 0, 2*1/2 and 0.
-    x, weights = tensor([[3.0, 0.0], [1.0, 0.0]]), [math.exp(0.6), 1.0, math.exp(1.0), 1.0]
-    expected = (3 * weights[0] + weights[2]) / sum(weights)
-    assert_close(dice(x).item(), expected)
-    soft = (3 * math.exp(3) + math.exp(1)) / (math.exp(3) + math.exp(1) + 2)
-    assert_close(ada_pool2d(x, 2, beta=0.25).item(), 0.25 * expected + 0.75 * soft)
 
 
 def test_similarity_scales_with_its_input_and_zero_over_zero_is_zero_with_a_finite_gradient():
@@ -257,3 +197,65 @@ def test_beta_per_location_follows_the_map():
     assert_close(op(x), beta * dice(x) + (1 - beta) * soft_pool2d(x, 2))
     with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
         op(torch.randn(2, 2, 8, 8))
+
+
+@settings(max_examples=50)
+@given(value=st.floats(1e-3, 1 - 1e-3), above=st.sampled_from([0.0, 1.0]))
+def test_numbers_start_at_their_value_fixed_or_learnt(value, above):
+    x, start = torch.zeros(1), above + value
+    assert Positive("p", start, 2, learnable=False, above=above)(x) == start
+    assert_close(Positive("p", start, 2, learnable=True, above=above)(x), torch.full((2, 1, 1), start))
+    assert Fraction("mix", value, (3, 1, 1), learnable=False)(x) == value
+    assert_close(Fraction("mix", value, (3, 1, 1), learnable=True)(x), torch.full((3, 1, 1), value))
+
+
+@pytest.mark.parametrize("raw", [-80.0, 80.0])
+def test_learnt_numbers_stay_in_range_however_far_the_raw_one_goes(raw):
+    x = torch.zeros(1)
+    positive, fraction = Positive("p", 3.0, 1, learnable=True), Fraction("mix", 0.5, (1,), learnable=True)
+    with torch.no_grad():
+        positive.raw.fill_(raw), fraction.raw.fill_(raw)
+    assert 0 < positive(x).item() < float("inf")
+    assert 0 <= fraction(x).item() <= 1
+
+
+def test_learnt_numbers_are_one_dimensional_and_take_the_type_of_the_map():
+    # Recipes exempt one-dimensional parameters from weight decay, which would pull p towards softplus(0).
+    for scalar in (Positive("p", 3.0, 4, learnable=True), Fraction("mix", 0.5, (4, 1, 1), learnable=True)):
+        assert scalar.raw.dim() == 1
+        assert scalar.bfloat16()(torch.zeros(1)).dtype == torch.float32
+
+
+@given(st.integers(2, 200), st.integers(1, 199))
+@settings(max_examples=200)
+def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
+    size = min(size, length - 1)
+    for operator in (SpectralPool2d, FractionalMaxPool2d):
+        assert operator(1, stride=length / size).output_size(length, 3 * length) == (size, 3 * size)
+
+
+def test_decimals_are_read_as_written():
+    assert SpectralPool2d(1, stride=(1.414, 2)).ratio == ((707, 500), (2, 1))
+    assert SpectralPool2d(1, stride=(1.414, 2.7)).stride == (1, 3)
+
+
+@pytest.mark.parametrize("length", range(1, 13))
+def test_network_sorts_every_sequence_of_zeros_and_ones(length):
+    # A comparison network that sorts these sorts everything (the 0-1 principle).
+    sequences = torch.tensor(list(itertools.product([0.0, 1.0], repeat=length)))
+    ordered = torch.stack(order(list(sequences.unbind(1)), range(length)), 1)
+    assert torch.equal(ordered, sequences.sort(1).values)
+    for place in range(length):
+        assert torch.equal(
+            order(list(sequences.unbind(1)), range(place, place + 1))[place], ordered[:, place]
+        )
+    assert comparisons(length, range(length)) <= length * (length - 1) // 2
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+def test_equal_cells_stay_where_they_are(length):
+    # The gradient of a tie goes where the order puts it, so this decides which of equal cells it reaches.
+    parts = [torch.zeros(1, requires_grad=True) for _ in range(length)]
+    for place, ordered in enumerate(order(parts, range(length))):
+        grads = torch.autograd.grad(ordered, parts, retain_graph=True, materialize_grads=True)
+        assert [grad.item() for grad in grads] == [float(i == place) for i in range(length)]

@@ -63,6 +63,10 @@ def ranked(values, w):
     return float(np.sum(np.sort(values)[::-1] * w))
 
 
+def norm(x, p, kernel, stride, padding, ceil_mode, **form):
+    return lp_pool2d(x, p, kernel, stride, ceil_mode, padding=padding, **form)
+
+
 def mixture(values, a):
     return a * values.max() + (1 - a) * values.mean()
 
@@ -70,18 +74,12 @@ def mixture(values, a):
 # Name: the operator of (x, kernel, options), and one window's answer from its cells inside the map, and from
 # all of its cells with zeros outside the map.
 OPERATIONS = {
-    "lp 3 sum": (
-        lambda x, k, o: lp_pool2d(x, 3.0, k, o["stride"], o["ceil_mode"], padding=o["padding"]),
-        lambda v, z: (abs(v) ** 3).sum() ** (1 / 3),
-    ),
+    "lp 3 sum": (lambda x, k, o: norm(x, 3.0, k, **o), lambda v, z: (abs(v) ** 3).sum() ** (1 / 3)),
     "lp 0.7 mean": (
-        lambda x, k, o: lp_pool2d(x, 0.7, k, o["stride"], o["ceil_mode"], padding=o["padding"], form="mean"),
+        lambda x, k, o: norm(x, 0.7, k, form="mean", **o),
         lambda v, z: (abs(v) ** 0.7).mean() ** (1 / 0.7),
     ),
-    "lp inf": (
-        lambda x, k, o: lp_pool2d(x, math.inf, k, o["stride"], o["ceil_mode"], padding=o["padding"]),
-        lambda v, z: abs(v).max(),
-    ),
+    "lp inf": (lambda x, k, o: norm(x, math.inf, k, **o), lambda v, z: abs(v).max()),
     "gem": (
         lambda x, k, o: gem_pool2d(x, k, **o, p=2.5, eps=1e-2),
         lambda v, z: (np.maximum(v, 1e-2) ** 2.5).mean() ** (1 / 2.5),

@@ -1,10 +1,17 @@
-"""Linear maps that kernels compute axis by axis, as weighted sums along each axis."""
+"""Averages and blurs as linear maps, axis by axis: nothing is saved for backward."""
 
+from collections.abc import Iterator
 from math import comb
 from typing import NamedTuple
 
-from cnnpool.pool.edges import PaddingMode, source
-from cnnpool.pool.window import Window, ceil_div
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.autograd.transforms import LinearMap
+from cnnpool.pool.dispatch import kernels
+from cnnpool.pool.edges import PaddingMode, pad, source
+from cnnpool.pool.window import Window, ceil_div, memory_format, wide
 
 Entries = tuple[tuple[tuple[int, float], ...], ...]
 """The inputs that each output along an axis sums, as (place, weight)."""
@@ -92,3 +99,158 @@ def transposed(entries: Entries, length: int) -> Entries:
         for place, weight in several:
             sums[place].append((output, weight))
     return tuple(map(tuple, sums))
+
+
+def _means(x: Tensor, averaging: Averaging) -> Tensor:
+    window, counting = averaging[:2]
+    y: Tensor
+    if kernel := kernels("linear", x, cells=window.cells):
+        y = kernel.average(x, averaging, False)
+    else:
+        y = F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
+    return y
+
+
+def _means_adjoint(grad: Tensor, averaging: Averaging) -> Tensor:
+    window, counting, size, channels_last = averaging
+    out: Tensor
+    if kernel := kernels("linear", grad, cells=window.cells):
+        out = kernel.average(grad, averaging, True)
+        return out
+    # Summed in float32 and rounded once, where an input belongs to several windows.
+    exact = wide(grad) if window.overlaps else grad
+    height, width = size
+    if window.ceil_mode:
+        # Enlarge the map until no window overhangs: torch's compiler computes wrong counts otherwise.
+        exact = exact / _counts(exact, window, counting, size)
+        counting = Counting(True, 1)
+        _, right, _, bottom = window.pads(height, width)
+        height += max(0, bottom - window.padding[0])
+        width += max(0, right - window.padding[1])
+    layout = memory_format(channels_last)
+    like = torch.empty(
+        (*grad.shape[:2], height, width), dtype=exact.dtype, device=exact.device, memory_format=layout
+    )
+    out = torch.ops.aten.avg_pool2d_backward(exact, like, *window[:3], False, *counting)
+    if (height, width) != size:
+        # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
+        out = F.pad(out, (0, size[1] - width, 0, size[0] - height))
+    return out.to(grad.dtype)
+
+
+MEANS = LinearMap(_means, _means_adjoint)
+
+
+def summed(x: Tensor, window: Window, divisor: int) -> Tensor:
+    """Sums divided by ``divisor``, as means times the number of cells: ONNX has no other divisor."""
+    means = F.avg_pool2d(x, *window[:3], window.ceil_mode)
+    whole = Counting(True, None)
+    counts = _counts(means, window, whole, (x.shape[-2], x.shape[-1])) if window.ceil_mode else window.cells
+    return means * (counts / divisor)
+
+
+def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, int]) -> Tensor | int:
+    if counting.override is not None:
+        return counting.override
+    sides: list[Tensor] = []
+    for length, k, s, p in zip(size, *window[:3], strict=True):
+        start = torch.arange(like.shape[-2 + len(sides)], device=like.device) * s - p
+        outer = p if counting.include_pad else 0
+        sides.append((start + k).clamp(max=length + outer) - start.clamp(min=-outer))
+    return sides[0][:, None] * sides[1]
+
+
+class Move(NamedTuple):
+    """Outputs that get ``weight`` times the inputs."""
+
+    weight: float
+    outputs: slice
+    inputs: slice
+
+
+def _moves(blurring: Blurring, axis: int) -> Iterator[Move]:
+    """The filter along one axis, tap by tap, so that all outputs sum in one order, the middle one first."""
+    length, filter_size, stride = blurring.size[axis], blurring.filter_size[axis], blurring.stride[axis]
+    count, before = ceil_div(length, stride), (filter_size - 1) // 2
+    middle_first = sorted(range(filter_size), key=lambda k: k != before)
+    for offset, weight in ((k - before, taps(filter_size)[k]) for k in middle_first):
+        first = min(count, max(0, -(offset // stride)))
+        end = max(first, min(count, (length - 1 - offset) // stride + 1))
+        if first < end:
+            start = first * stride + offset
+            inside = slice(start, start + (end - first - 1) * stride + 1, stride)
+            yield Move(weight, slice(first, end), inside)
+        for i in [*range(first), *range(end, count)]:
+            pixel = source(i * stride + offset, length, blurring.padding_mode)
+            if pixel is not None:
+                yield Move(weight, slice(i, i + 1), slice(pixel, pixel + 1))
+
+
+def _blurred(x: Tensor, blurring: Blurring) -> Tensor:
+    y: Tensor
+    if kernel := kernels("linear", x, cells=blurring.cells):
+        y = kernel.blur(x, blurring, False)
+        return y
+    y = wide(x)
+    for axis in (0, 1):
+        whole, *rest = _moves(blurring, axis)
+        total = _part(y, axis, whole.inputs) * whole.weight
+        for move in rest:
+            _part(total, axis, move.outputs).add_(_part(y, axis, move.inputs), alpha=move.weight)
+        y = total
+    return y.to(x.dtype).contiguous(memory_format=memory_format(blurring.channels_last))
+
+
+def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
+    """A blur in plain operations, which compile to one graph for maps of any size."""
+    y = _padded(x, filter_size, mode)
+    for axis in (0, 1):
+        count = ceil_div(x.shape[axis + 2], stride[axis])
+        parts = [
+            weight * _part(y, axis, slice(k, k + (count - 1) * stride[axis] + 1, stride[axis]))
+            for k, weight in enumerate(taps(filter_size[axis]))
+        ]
+        y = sum(parts[1:], parts[0])
+    return y.to(x.dtype)
+
+
+def convolved(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
+    """A blur as padding and a depthwise convolution, which other runtimes support."""
+    y = _padded(x, filter_size, mode)
+    down, across = (y.new_tensor(taps(m)) for m in filter_size)
+    channels = x.shape[1]
+    weight = torch.outer(down, across).expand(channels, 1, *filter_size)
+    return F.conv2d(y, weight, stride=stride, groups=channels).to(x.dtype)
+
+
+def _blurred_adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
+    x: Tensor
+    if kernel := kernels("linear", grad, cells=blurring.cells):
+        x = kernel.blur(grad, blurring, True)
+        return x
+    x = wide(grad)
+    for axis in (1, 0):
+        samples, channels, *size = x.shape
+        size[axis] = blurring.size[axis]
+        if blurring.channels_last:
+            total = x.new_zeros((samples, *size, channels)).permute(0, 3, 1, 2)
+        else:
+            total = x.new_zeros((samples, channels, *size))
+        for move in _moves(blurring, axis):
+            _part(total, axis, move.inputs).add_(_part(x, axis, move.outputs), alpha=move.weight)
+        x = total
+    return x.to(grad.dtype)
+
+
+def _padded(x: Tensor, filter_size: tuple[int, int], mode: PaddingMode) -> Tensor:
+    down, across = (((m - 1) // 2, m // 2) for m in filter_size)
+    return pad(wide(x), (*across, *down), mode)
+
+
+def _part(x: Tensor, axis: int, part: slice) -> Tensor:
+    # A single slicing operation, which supports batched gradients.
+    sliced: Tensor = torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
+    return sliced
+
+
+BLUR = LinearMap(_blurred, _blurred_adjoint)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
@@ -40,27 +39,25 @@ def sample_phase(
 ) -> Tensor:
     """One phase per sample, or a weighted sum of all, (N, C, ceil(H/s), ceil(W/s)), in the format of ``x``.
 
-    ``phase`` holds whole numbers 0..P-1, (N,), with P the product of the strides, or floating weights, (N,
-    P), or (N, P, C) for weights per channel; else a ValueError. A circular binomial blur of ``filter_size``
-    taps may come before.
+    ``phase`` holds whole numbers 0..P-1, (N,), with P the product of the strides, or floating weights, (N, P)
+    or (N, P, C); else a ValueError. A circular binomial blur of ``filter_size`` taps may come before.
     """
     x = complete(x, stride)
     if filter_size != (1, 1):
         x = blur_pool2d(x, filter_size, 1, "circular")
-    _check_phase(x, phase, stride[0] * stride[1])
+    check_phase(x, phase, stride[0] * stride[1])
     if not phase.is_floating_point():
         lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
-        if torch.compiler.is_compiling() or is_exported():
-            # Plain operations, which compile to one graph for maps of any size.
-            view, index = lattice.place(x, phase)
-            return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
-        return apply(Linear, x, PHASE, False, lattice, phase)
+        # Without the autograd function compilers make one graph for maps of any size.
+        plain = torch.compiler.is_compiling() or is_exported()
+        return _take(x, lattice, phase) if plain else apply(Linear, x, PHASE, False, lattice, phase)
     weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
     parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
     return added(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
 
 
-def _check_phase(x: Tensor, phase: Tensor, count: int) -> None:
+def check_phase(x: Tensor, phase: Tensor, count: int) -> None:
+    """Raise a ValueError unless ``phase`` chooses or weighs ``count`` phases for each sample of ``x``."""
     shapes: list[tuple[int, ...]] = [x.shape[:1]]
     if phase.is_floating_point():
         shapes = [(x.shape[0], count), (x.shape[0], count, x.shape[1])]
@@ -85,17 +82,18 @@ class Lattice(NamedTuple):
 
 
 def _take(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
-    kernel = _kernel(x, lattice, phase)
-    if kernel is not None:
-        return kernel.take(x, phase, lattice.stride, lattice.channels_last)
+    if kernel := _kernel(x, lattice, phase):
+        taken: Tensor = kernel.take(x, phase, lattice.stride, lattice.channels_last)
+        return taken
     view, index = lattice.place(x, phase)
     return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
 
 
 def _put(y: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
-    kernel = _kernel(y, lattice, phase)
-    if kernel is not None:
-        return kernel.put(y, phase, lattice.stride, lattice.channels_last)
+    zeros: Tensor
+    if kernel := _kernel(y, lattice, phase):
+        zeros = kernel.put(y, phase, lattice.stride, lattice.channels_last)
+        return zeros
     # Made from y, so that they are batched if y is.
     zeros = y.new_zeros((*y.shape[:2], *lattice.size))
     zeros = zeros.contiguous(memory_format=memory_format(lattice.channels_last))
@@ -104,8 +102,8 @@ def _put(y: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
     return zeros
 
 
-def _kernel(x: Tensor, lattice: Lattice, phase: Tensor) -> PhaseKernels | None:
-    kernel: PhaseKernels | None = kernels("phases", x) if phase.dtype == torch.int64 else None
+def _kernel(x: Tensor, lattice: Lattice, phase: Tensor) -> Any:
+    kernel = kernels("phases", x) if phase.dtype == torch.int64 else None
     # torch's operators check every index; on a GPU that would synchronise.
     if kernel is not None and x.is_cpu and len(phase):
         count = lattice.stride[0] * lattice.stride[1]

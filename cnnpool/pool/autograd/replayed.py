@@ -1,24 +1,39 @@
 """Means of windows under autograd: kernels compute them, torch's operators the higher derivatives."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.autograd.kernels import EXPECTED, Mean, MeanKernels
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
-from cnnpool.pool.window import wide_of
+from cnnpool.pool.window import Window, wide_of
+
+POWER: Literal[0] = 0
+FLOORED: Literal[1] = 1
+SOFT: Literal[2] = 2
+EXPECTED: Literal[3] = 3
+
+
+class Mean(NamedTuple):
+    """The mean of a window: power mean of |x| (POWER) or of max(x, floor) (FLOORED), weighted by softmax
+    (SOFT), or weighted by max(x, 0) (EXPECTED), which takes no number.
+    """
+
+    kind: Literal[0, 1, 2, 3]
+    window: Window
+    floor: float = 0.0
+    mean: bool = True
+    """Whether the sum of powers is divided by the number of cells."""
+
 
 Plain = Callable[[Tensor, Tensor | float, Mean], Tensor]
 """(maps, number, mean) -> means, by differentiable operators of torch."""
 
 
 def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
-    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where possible; one ``number``, or
-    one per channel.
-    """
+    """The mean of windows of ``x``, by kernels where possible; one ``number``, or one per channel."""
     kernel = _kernel(x, number, how)
     if kernel is None:
         return plain(x, number, how)
@@ -27,7 +42,7 @@ def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tens
 
 
 def _kernel(x: Tensor, number: Tensor | float, how: Mean) -> Any:
-    stem, cells = _stem(how), how.window.cells
+    stem, cells = "multinomial" if how.kind == EXPECTED else "window_means", how.window.cells
     if not isinstance(number, Tensor):
         return kernels_without_forward_mode(stem, x, cells=cells)
     shape = (1, 1, 1, *number.shape)[-3:]
@@ -35,30 +50,25 @@ def _kernel(x: Tensor, number: Tensor | float, how: Mean) -> Any:
     return kernels_without_forward_mode(stem, x, number, cells=cells) if fits else None
 
 
-def _stem(how: Mean) -> str:
-    return "multinomial" if how.kind == EXPECTED else "window_means"
-
-
 class Replayed(Function):
     """(x, number, plain, mean, kernels) -> values; saves only ``x``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, number: Tensor | float, plain: Plain, how: Mean, kernel: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, number: Tensor | float, plain: Plain, how: Mean, kernel: Any) -> Any:
         ctx.plain, ctx.how, ctx.number = plain, how, None if isinstance(number, Tensor) else number
         ctx.save_for_backward(x, number if isinstance(number, Tensor) else None)
-        y: Tensor
-        y = kernel.expected(x, how.window) if how.kind == EXPECTED else kernel.forward(x, number, how)
-        return y
+        if how.kind == EXPECTED:
+            return kernel.expected(x, how.window)
+        return kernel.forward(x, number, how)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         (x, held), how = ctx.saved_tensors, ctx.how
         number, (wanted, learnt, *_) = ctx.number if held is None else held, ctx.needs_input_grad
         higher = torch.is_grad_enabled()
-        kernel: MeanKernels | None = None
-        if not higher and how.kind != EXPECTED:
-            kernel = kernels(_stem(how), grad, cells=how.window.cells)
-        if kernel is not None:
+        # Expected draws have no kernel of their gradient.
+        own = not higher and how.kind != EXPECTED
+        if own and (kernel := kernels("window_means", grad, cells=how.window.cells)):
             return *kernel.backward(grad, x, number, how, learnt), None, None, None
         with torch.enable_grad():
             # Views, so that a path outside from one input to the other is not differentiated twice.

@@ -1,29 +1,41 @@
-"""The arithmetic of max pooling: pure functions of tensors, without autograd.
+"""Max pooling under autograd: winners route gradients, to any order and in both modes.
 
 ``winners`` locates each maximum. With ties "first" or "last" it is the place of one cell in its window,
 row * kernel width + column; with "split" it has the bit 1 << place set for every cell that equals the
 maximum.
 """
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 
-from cnnpool.pool.autograd.kernels import MaxKernels
+from cnnpool.pool.autograd.transforms import Linear, LinearMap, Transformable, apply, fold, save, unfold
 from cnnpool.pool.cells import cell_views, cells
-from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, memory_format, wide
+from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
+from cnnpool.pool.window import Window, is_channels_last, memory_format, wide
 
 Ties = Literal["first", "last", "split"]
+TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
 
 
-def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+class Route(NamedTuple):
+    """Everything except the winners that is needed to route a gradient back."""
+
+    window: Window
+    ties: Ties
+    size: tuple[int, int]
+    channels_last: bool
+
+
+def maxima(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
-    kernel: MaxKernels | None = kernels("max", x, cells=window.cells) if ties == "first" else None
+    kernel = kernels("max", x, cells=window.cells) if ties == "first" else None
     if kernel is not None:
-        return kernel.forward(x, window)
+        found: tuple[Tensor, Tensor] = kernel.forward(x, window)
+        return found
     y, index = F.max_pool2d(x, *window, return_indices=True)
     if ties == "first":
         return y, places_of(index, window, x.shape[-2], x.shape[-1])
@@ -41,13 +53,14 @@ def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     return y, winners
 
 
-def backward(
-    grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
-) -> Tensor:
+def _scatter(grad: Tensor, route: Route, winners: Tensor) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
-    kernel: MaxKernels | None = kernels("max", grad, cells=window.cells) if ties != "split" else None
+    window, ties, size, channels_last = route
+    kernel = kernels("max", grad, cells=window.cells) if ties != "split" else None
+    out: Tensor
     if kernel is not None:
-        return kernel.backward(grad, winners, window, size, channels_last)
+        out = kernel.backward(grad, winners, window, size, channels_last)
+        return out
     # Summed in float32 and rounded once; torch's own kernel rounds after every addition.
     exact = wide(grad) if window.overlaps or ties == "split" else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
@@ -56,13 +69,14 @@ def backward(
         return shared.contiguous(memory_format=layout) if channels_last else shared
     like = torch.empty(shape, dtype=exact.dtype, device=exact.device, memory_format=layout)
     index = indices_of(winners, window, *size)
-    out: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(exact, like, *window, index)
+    out = torch.ops.aten.max_pool2d_with_indices_backward(exact, like, *window, index)
     return out.to(grad.dtype)
 
 
-def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
-    """``x`` (N, C, H, W) read at the winners, their mean for "split": the adjoint of ``backward``."""
-    if ties == "split":
+def _gather(x: Tensor, route: Route, winners: Tensor) -> Tensor:
+    """``x`` (N, C, H, W) read at the winners, their mean for "split": the adjoint of ``_scatter``."""
+    window = route.window
+    if route.ties == "split":
         exact = wide(x)
         total = torch.zeros_like(winners, dtype=exact.dtype)
         for place, cell in enumerate(cells(exact, window, 0.0)):
@@ -144,3 +158,75 @@ def _share(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...]
         cell += torch.where(_won(winners, place), share, 0)
     # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
     return F.pad(padded, (-left, -right, -top, -bottom))
+
+
+AT_WINNERS = LinearMap(_gather, _scatter)
+
+
+def scatter(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
+    """Gradient of the input: the gradient of each maximum, at its winners."""
+    return apply(Linear, grad, AT_WINNERS, True, route, winners)
+
+
+class Max(Transformable):
+    """(x, window, ties) -> (maxima, winners); saves only the winners."""
+
+    @staticmethod
+    def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+        return maxima(x, window, ties)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, window, ties = inputs
+        ctx.route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[1])
+        save(ctx, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
+        (winners,) = ctx.saved_tensors
+        return scatter(grad, winners, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
+        return apply(Linear, tangent, AT_WINNERS, False, ctx.route, *ctx.saved_tensors), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], x: Tensor, window: Window, ties: Ties
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
+        return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
+
+
+def packs(x: Tensor, window: Window, ties: Ties) -> Any:
+    """The kernels that pool ``x`` with two bits per output, or None if there are none for this window."""
+    if ties != "first" or window[:4] != TILES or not torch.is_grad_enabled():
+        return None
+    if window.ceil_mode and any(n % 2 for n in x.shape[2:]):
+        return None
+    return kernels_without_forward_mode("max_2x2_packed", x)
+
+
+class MaxTiles(Function):
+    """(x, window, kernels of ``packs``) -> maxima of 2x2 tiles; saves two bits per output."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: Window, packed: Any) -> Any:
+        y, winners = packed.forward(x)
+        ctx.packed = packed
+        ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (winners,), last = ctx.saved_tensors, ctx.route.channels_last
+        kernel = kernels("max_2x2_packed", grad)
+        if kernel is not None and not torch.is_grad_enabled():
+            return kernel.backward(grad, winners, ctx.route.size, last), None, None
+        places = ctx.packed.unpack(winners, grad.shape[-4:], last)
+        return scatter(grad, places, ctx.route), None, None

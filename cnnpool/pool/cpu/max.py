@@ -84,23 +84,15 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
 def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[tuple[int, ...], int]:
     """The ``room`` of ``max_nchw.forward``, and its scratch memory in bytes."""
     (_, sw), columns = window.stride, window.output_size(height, width)[1]
-    above, before = _reach(window)
+    # Numbers of windows above and to the left of a pixel's own that may also contain it.
+    above, before = (
+        (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
+    )
     pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)
-    bands = _bands(pitch * (size * (prod(window.stride) + 1) + 1), above)
-    part, images = (bands + above) * pitch + before, prod(window.stride)
+    images = prod(window.stride)
+    # Rows that fill half of a typical first-level cache, at least four times those that bands share.
+    bands = max(4 * above, (1 << 14) // (pitch * (size * (images + 1) + 1)), 1)
+    part = (bands + above) * pitch + before
     best = aligned(images * part * size)
     places = best + aligned(bands * pitch * size)
     return (bands, pitch, part, best, places), places + bands * pitch
-
-
-def _reach(window: Window) -> tuple[int, int]:
-    """Numbers of windows above and to the left of a pixel's own that may also contain it."""
-    down, across = (
-        (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
-    )
-    return down, across
-
-
-def _bands(row_bytes: int, above: int) -> int:
-    # Rows that fill half of a typical first-level cache, at least four times those that bands share.
-    return max(4 * above, (1 << 14) // row_bytes, 1)

@@ -80,10 +80,8 @@ def spread(
     scratch: int = 0,
     light: bool = False,
 ) -> None:
-    """Run ``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
-
-    With ``scratch`` the kernel gets the address of that many bytes of its own before ``args``; a ``light``
-    kernel does little besides moving memory. Kernels release the GIL.
+    """Run ``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all;
+    ``scratch`` puts the address of so many bytes before ``args``; ``light`` ones do little but move memory.
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
     threads = max(1, min(torch.get_num_threads() if TEAM else 1, units, moved // least))

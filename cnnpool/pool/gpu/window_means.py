@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.autograd.kernels import Mean
+from cnnpool.pool.autograd.replayed import Mean
 from cnnpool.pool.gpu.places import OverLines, at, cell_of, channel_of, dense, empty, frame
 from cnnpool.pool.gpu.power_terms import read, sent_to, window
 from cnnpool.pool.window import memory_format, wide_of

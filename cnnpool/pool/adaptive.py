@@ -1,16 +1,16 @@
-"""Windows of unequal size along an axis, such as the bins of adaptive pooling.
-
-The bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H')).
-"""
+"""Adaptive pooling: the bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H'))."""
 
 from typing import Any, Unpack
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, checked, reduced
-from cnnpool.pool.internals import holds
-from cnnpool.pool.window import ceil_div, wide
+from cnnpool.pool.internals import holds, is_exported
+from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.window import ceil_div, refuse_quantized, wide
 
 
 @checked
@@ -115,3 +115,45 @@ def _between(x: Tensor, start: Tensor, last: Tensor, reach: int, axis: int) -> T
     shape = [count * reach if i == axis else n for i, n in enumerate(x.shape)]
     windows: Tensor = x.gather(axis, places.expand(shape)).unflatten(axis, (count, reach))
     return windows
+
+
+class AdaptiveAvgPool2d(AdaptivePool2d):
+    """Average over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
+
+    Gradient: 1 over the bin's size to every cell of it; where H' does not divide H, neighbouring bins overlap
+    by a row and cells there get more. Equal bins are computed as plain windows, since torch's own backward
+    pass of adaptive pooling has no fixed order on CUDA; uneven bins are torch's.
+
+    Edges: every row and column belongs to a bin, at any size.
+    """
+
+    formula = "mean x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
+    gradient = "dense"
+    torch_module = nn.AdaptiveAvgPool2d
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, steps = self.bins(x)
+        if steps is not None:
+            return avg_pool2d(x, steps)
+        return averages(x, size) if is_exported() else F.adaptive_avg_pool2d(x, size)
+
+
+class AdaptiveMaxPool2d(AdaptivePool2d):
+    """Maximum over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
+
+    Gradient: 1 to the first maximum of the bin in raster order. Equal and uneven bins are computed as by
+    ``AdaptiveAvgPool2d``.
+
+    Edges: every row and column belongs to a bin, at any size.
+    """
+
+    formula = "max x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
+    gradient = "sparse"
+    torch_module = nn.AdaptiveMaxPool2d
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, steps = self.bins(x)
+        if steps is not None:
+            return max_pool2d(x, steps)
+        refuse_quantized(x, "adaptive pooling to uneven bins")
+        return largest(x, size) if is_exported() else F.adaptive_max_pool2d(x, size)
