@@ -44,7 +44,7 @@ def parse(lines: Iterable[str]) -> list[Override]:
 
 def alternatives(override: Override, names: Names, most: int) -> list[Override]:
     """One override per value of a sweep, ``most`` at most; any other override alone."""
-    key, line = override.get_key_element(), override.input_line
+    key, line = override.get_key_element(), line_of(override)
     if override.is_hydra_override() or override.is_delete() or "${" in line:
         return [override]
     if not override.is_sweep_override():
