@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -84,7 +85,13 @@ def changed_operators() -> list[str]:
     paths = git("diff", "--name-only", git("merge-base", "HEAD", "main").strip() or "HEAD")
     paths += git("ls-files", "--others", "--exclude-standard")
     stems = {Path(path).stem.removeprefix("test_") for path in paths.splitlines() if "pool/" in path}
-    return sorted(stems & OPERATORS)
+    # Siblings share a module.
+    table = (ROOT / "cnnpool" / "pool" / "__init__.py").read_text("utf-8")
+    imported = re.findall(r"from cnnpool\.pool\.(\w+) import (\w+)", table)
+    changed = {name for module, name in imported if module in stems}
+    return sorted(
+        stem for stem, name in re.findall(r'"(\w+)": (\w+),', table) if name in changed or stem in stems
+    )
 
 
 def git(*arguments: str) -> str:

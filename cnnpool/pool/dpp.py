@@ -30,8 +30,6 @@ def dpp_pool2d(
 
     y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and d_i = (x_i - reference)^2 +
     eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which emphasises only brighter cells.
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
-    summed in float32.
 
     Args:
         x: maps with finite squares (in float32 |x| up to 1.8e19).

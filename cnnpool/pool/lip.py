@@ -23,8 +23,7 @@ def lip_pool2d(
     """Average of every window weighted by e^logit: sum e^g_i x_i / sum e^g_i (Gao 2019, arXiv:1908.04156).
 
     Each window's largest logit is subtracted first, so nothing overflows. Equal logits give the average;
-    infinite ones stand for the largest finite number. Maps with finite sums of |x| over a window, windows and
-    errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is summed in float32.
+    infinite ones stand for the largest finite number. Sums of |x| over a window must be finite.
 
     Args:
         logits: importance of each pixel, the shape of ``x``.

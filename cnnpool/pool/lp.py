@@ -35,9 +35,7 @@ def lp_pool2d(
     As ``torch.nn.functional.lp_pool2d`` on x >= 0; on signed input torch raises x itself to the power (NaN
     for an odd p and a negative sum), here it is |x|; and torch scales the sum of a window that overhangs. The
     window's largest |x| is divided out first, so no power overflows. The gradient is 0 at x_i = 0 and in an
-    all-zero window; an infinite cell makes its window infinite, without gradient where p is finite. Maps,
-    windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is summed
-    in float32.
+    all-zero window; an infinite cell makes its window infinite, without gradient where p is finite.
 
     Args:
         norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
@@ -149,9 +147,6 @@ def gem_pool2d(
     eps: float = 1e-6,
 ) -> Tensor:
     """The generalised mean of every window, (mean max(x_i, eps)^p)^(1/p) (Radenović 2018, arXiv:1711.02512).
-
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
-    summed in float32.
 
     Args:
         p: power, > 0, or a tensor that fits (C, 1, 1).

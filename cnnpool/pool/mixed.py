@@ -34,9 +34,6 @@ def mixed_pool2d(
 ) -> Tensor:
     """mix * max + (1 - mix) * average of every window (Lee 2016, arXiv:1509.08985).
 
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
-    summed in float32.
-
     Args:
         mix: share of max, in [0, 1], or a tensor that fits (N, C, H', W').
 
@@ -191,8 +188,7 @@ def gated_pool2d(
 ) -> Tensor:
     """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
 
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part (the gate sees zeros),
-    and half precision is summed in float32.
+    The gate sees zeros outside the map.
 
     Args:
         x: maps whose sums of |x| and |weight x| over a window are finite.
@@ -258,8 +254,7 @@ def tree_pool2d(
 ) -> Tensor:
     """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
 
-    Maps, windows and errors as in ``avg_pool2d``; zeros stand outside the map, and half precision is summed
-    in float32.
+    Zeros stand outside the map.
 
     Args:
         x: maps whose sums of |leaf x| and |gate x| over a window are finite.

@@ -20,8 +20,7 @@ def median_pool2d(
 ) -> Tensor:
     """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
 
-    NaN in a window gives NaN. Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no
-    part.
+    NaN in a window gives NaN.
 
     Example:
         >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 90.0]]]])
@@ -82,8 +81,6 @@ def ordinal_pool2d(
     """Weighted sum of every window's cells by rank, sum_r w_r x_(r), x_(1) the largest (Kumar 2018).
 
     One-hot weights give max, median or min, equal ones the average; equal cells are ranked in a fixed order.
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
-    summed in float32.
 
     Args:
         weight: by falling rank, (C, kh*kw), or (1, kh*kw) for all channels; m cells inside the map take the

@@ -27,8 +27,7 @@ def soft_pool2d(
     """Average of every window weighted by softmax(beta x): average as beta -> 0, max as beta -> infinity.
 
     A window whose maximum is infinite gives that maximum, with gradient 0; -inf beside a finite cell has no
-    weight. Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half
-    precision is summed in float32.
+    weight.
 
     Args:
         beta: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).
@@ -131,8 +130,7 @@ def ada_pool2d(
 ) -> Tensor:
     """beta eDSCW + (1 - beta) SoftPool: near the window's mean, or near its maximum (Stergiou 2023, AdaPool).
 
-    Finite maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half
-    precision is summed in float32.
+    Maps must be finite.
 
     Args:
         beta: share of eDSCW, in [0, 1], or a tensor that fits (H', W').
@@ -210,8 +208,6 @@ def logsumexp_pool2d(
 
     The window's maximum is subtracted first and the small-r limit is taken through expm1 and log1p, so it
     neither overflows nor cancels. A window whose maximum is infinite gives that maximum, with gradient 0.
-    Maps, windows and errors as in ``avg_pool2d``; cells outside the map take no part, and half precision is
-    summed in float32.
 
     Args:
         r: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).

@@ -32,8 +32,7 @@ def stochastic_pool2d(
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
     x is replaced by r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window without
-    positive values gives 0. A window with infinity or NaN gives that value, without gradient. Maps, windows
-    and errors as in ``avg_pool2d``; cells outside the map are never drawn, sums are kept in float32 at least.
+    positive values gives 0. A window with infinity or NaN gives that value, without gradient.
 
     Args:
         training: draw from torch's generator of x's device; else return the expectation sum p_i r_i.

@@ -64,7 +64,7 @@ def test_output_size_is_right_for_every_accepted_option(stem, make):
             op = make(stem, **dict(zip(swept, combination, strict=True)))
         except ValueError:
             continue
-        for size in [(6, 9), (7, 4), (1, 8), (3, 2)]:
+        for size in [(6, 9), (7, 4), (3, 2)]:
             x = torch.randn(1, 3, *size, dtype=torch.float64)
             try:
                 expected = op.output_size(*size)
