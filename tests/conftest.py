@@ -29,7 +29,7 @@ ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}
 # Files below tests/ that are for `make test-rest`, besides tests that are marked so.
 REST_ROOMS = ("docs", "scripts")
 REST = {
-    "tests": "completion swap_zoo",
+    "tests": "completion",
     "bench": "pool_suite replay",
     "choose": "command live",
     "explain": "catalogue",
@@ -39,7 +39,7 @@ REST = {
     "pool": "compiling export extremes integers kernels_choice kernels_curved pages processes triton",
     "readout": "export",
     "report": "maps outputs styles",
-    "setup": "documented make package quickstart wheel",
+    "setup": "documented make package",
     "system": "load output process",
     "tensorboard": "browser sweeps",
     "wiring": "command_keys every_key probe_keys",

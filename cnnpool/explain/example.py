@@ -57,10 +57,7 @@ def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> str
 
 
 def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
-    """Of each sample a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing.
-
-    ``keep_phase`` must have been set before the latest forward pass, whose sampling is read.
-    """
+    """Of each sample a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing."""
     if not isinstance(operator, PolyphasePool2d):
         return []
     whole, (down, across) = complete(images, operator.stride), operator.stride
@@ -126,10 +123,9 @@ class Example:
 
 
 def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **options: object) -> Example:
-    """The worked example of the operator or readout called ``name``.
+    """The worked example of the operator or readout called ``name``; without ``room`` operators come first.
 
-    An operator that draws is shown in training mode, with one draw of seed ``SEED``. The caller's random
-    generators are not affected. ``images`` are float64, (N, 1, H, W); without ``room`` operators come first.
+    An operator that draws is shown in training mode. ``images`` are float64, (N, 1, H, W).
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -217,9 +213,7 @@ def without_noise(values: Tensor) -> Tensor:
 def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
     """Inputs that an output can depend on, bool (N, h*w, H, W), for images of ``shape`` (N, 1, H, W).
 
-    Found from derivatives at random images, with the example's draw. A few of their pixels are far
-    above the rest, different ones in every image, so that each is the maximum, or the most likely draw, in
-    some image.
+    From derivatives at random images of a few high pixels each, so that each is the maximum in some image.
     """
     generator = torch.Generator().manual_seed(SEED)
     probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6

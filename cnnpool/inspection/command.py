@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 LONGEST = 100
 """Longest name of a folder, in characters."""
-USUAL = "gradient,invariance,equivariance,aliasing,heat_map,sensitivity,receptive_field,cost"
+USUAL = "gradient,invariance,equivariance,aliasing,heat_map,receptive_field,cost"
 """Default of --probes; the other probes take longer."""
 
 
@@ -190,9 +190,7 @@ class Examination:
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:
     """The batch with labels that the model can predict, and the reason if they are not the data set's.
 
-    A model for other classes is compared with its own predictions on the unshifted images: consistency
-    needs no true labels, and accuracies then measure how often a prediction stays the same. The same model
-    after a swap is compared with the same predictions, so its accuracy without a shift is their agreement.
+    A model for other classes is compared with its own predictions, those before a swap for both sides.
     """
     outputs = outputs_of(model, batch.images[:2]).shape[1]
     if outputs == dataset.num_classes:

@@ -29,10 +29,7 @@ SHOWN = 6
 def read_data(
     subject: Subject, name: str | None, root: str | None, download: bool, size: int | None = None
 ) -> Dataset:
-    """The requested data set, else the one the model was trained on, else digits.
-
-    If the data set's size can be chosen, images are resized to ``size``, else to that of the weights.
-    """
+    """The requested data set, else the model's own, else digits; of ``size``, else of the weights' size."""
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
     options: dict[str, Any] = dict(trained) if trained and same else {"name": name or "digits"}
@@ -100,10 +97,6 @@ def draw(
             figures["winners"] = winner_figure(winners)
     if maps := _maps(measured, "heat_map"):
         figures["heat_map"] = shift_figure(maps, "cosine distance of features", limits=(0, 0.5))
-    if "sensitivity" in measured:
-        label = "distance of logits, other image = 1"
-        maps = {"translation sensitivity": measured["sensitivity"]["map"]}
-        figures["sensitivity"] = shift_figure(maps, label, limits=(0, 1.5))
     if maps := _maps(measured, "receptive_field"):
         figures["receptive_field"] = field_figure(maps, "mean |gradient|, largest 1")
     written, mark = [], (results.examined or {}).get("untrained")

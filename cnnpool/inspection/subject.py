@@ -165,10 +165,7 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
 
 
 def from_function(name: str, seed: int) -> Subject:
-    """The model that ``module:function`` returns when called without arguments.
-
-    It is called twice with different seeds: weights that then differ are random.
-    """
+    """The model that ``module:function`` returns; called twice, since weights that then differ are random."""
     # Like `python -m`, so that a module in the working directory is found.
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -220,11 +217,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
-    """Load every weight of ``model`` from a checkpoint's content; returns its mark, ``untrained`` or empty.
-
-    Weights of step 0 are untrained; if the checkpoint has no step, so are the model's initial weights,
-    and those of a network whose batch normalisation has never seen a batch.
-    """
+    """Load every weight of ``model`` from a checkpoint's content; returns its mark, ``untrained`` or none."""
     state = tensors_of(content)
     if found := misfits(model.state_dict(), state):
         raise ValueError(f"{path} does not fit the model: {found}")

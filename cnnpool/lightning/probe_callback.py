@@ -240,10 +240,7 @@ class ProbeCallback(Callback):
 def check(
     probe: Probe, network: nn.Module, find: Callable[[], Stages], images: Tensor, labels: Tensor
 ) -> None:
-    """Raise ValueError, with the remedy, unless ``probe`` can measure ``network`` on such images and labels.
-
-    ``images`` are a few, on the network's device, ``labels`` as many or more; ``find`` returns the stages.
-    """
+    """Raise ValueError, with the remedy, unless ``probe`` can measure ``network`` on such a batch."""
     kind = type(network).__name__
     try:
         with examined(network), torch.no_grad():

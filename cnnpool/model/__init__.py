@@ -5,12 +5,10 @@ from typing import Any
 
 from cnnpool import registry
 from cnnpool.model.airbench import Airbench
-from cnnpool.model.allconv import AllConv
 from cnnpool.model.base import Cnn, PoolFactory, ReadoutFactory
-from cnnpool.model.convnet import ConvNet
+from cnnpool.model.plain import AllConv, ConvNet, Vgg
 from cnnpool.model.resnet20 import Resnet20
 from cnnpool.model.sprint import Sprint
-from cnnpool.model.vgg import Vgg
 
 MODELS: dict[str, type[Cnn]] = {
     "airbench": Airbench,

@@ -59,10 +59,7 @@ class AliasFree(nn.Module):
 
 
 def interpolation(length: int, like: Tensor) -> Tensor:
-    """Matrix (2 length, length) that doubles the samples of a periodic signal without its Nyquist frequency.
-
-    Half its transpose removes everything that the samples cannot represent and keeps every second sample.
-    """
+    """Matrix (2 length, length) that doubles a periodic signal's samples; half its transpose goes back."""
     frequency = torch.arange(-(-length // 2), device=like.device)
     places = torch.arange(2 * length, device=like.device)
     # In half samples; whole periods are subtracted as integers, which is exact.

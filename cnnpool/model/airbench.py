@@ -64,9 +64,8 @@ class Airbench(Cnn):
 class Whitening(nn.Module):
     """(N, C, H, W) -> (N, 8 C, H - 1, W - 1): 2x2 patches along each of their principal axes, and minus that.
 
-    Divided by the standard deviation along the axis, so that all have the same scale; a bias is learnt. The
-    axes are those of the images passed to ``whiten``; before that, those of the pixels. ``circular`` wraps
-    the images around, which keeps their size.
+    Divided by the deviation along the axis; a bias is learnt. The axes are those of the images passed to
+    ``whiten``; before that, those of the pixels. ``circular`` wraps the images around and keeps their size.
     """
 
     def __init__(self, in_channels: int, *, circular: bool = False):

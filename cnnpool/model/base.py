@@ -110,55 +110,6 @@ def dry_run(
     return channels, last[0], last[1]
 
 
-class Trunk:
-    """The feature layers of a plain backbone under construction: convolutions and stages in sequence.
-
-    Tracks the channels, and the dilation that resolution-preserving operators require of later layers.
-    ``norm``, ``active`` and ``padding_mode`` are those of its convolutions.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        pool: PoolFactory,
-        *,
-        norm: bool = True,
-        active: Activation = "relu",
-        padding_mode: PaddingMode = "zeros",
-    ):
-        self.channels = in_channels
-        self.dilation = 1
-        self.layers: list[nn.Module] = []
-        self.stages: dict[str, nn.Module] = {}
-        self._pool = pool
-        self._norm = norm
-        self._active: Activation = active
-        self._padding_mode = padding_mode
-
-    def conv(self, channels: int, kernel_size: int = 3) -> None:
-        block = conv_block(
-            self.channels,
-            channels,
-            kernel_size,
-            dilation=self.dilation,
-            norm=self._norm,
-            active=self._active,
-            padding_mode=self._padding_mode,
-        )
-        self.layers.append(block)
-        self.channels = channels
-
-    def stage(self, name: str) -> None:
-        operator = self._pool(name, self.channels)
-        self.stages[name] = operator
-        self.layers.append(operator)
-        self.dilation *= operator.dilates
-
-    def drop(self, share: float) -> None:
-        if share:
-            self.layers.append(nn.Dropout(share))
-
-
 def conv_block(
     in_channels: int,
     channels: int,
@@ -173,10 +124,6 @@ def conv_block(
         in_channels, channels, kernel_size, dilation=dilation, bias=not norm, padding_mode=padding_mode
     )
     return nn.Sequential(layer, *([nn.BatchNorm2d(channels)] if norm else []), activate(active, channels))
-
-
-def norm_active(channels: int, active: Activation) -> tuple[nn.Module, nn.Module]:
-    return nn.BatchNorm2d(channels), activate(active, channels)
 
 
 def conv(

@@ -3,17 +3,8 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.model.activation import Activation
-from cnnpool.model.base import (
-    Cnn,
-    PaddingMode,
-    PoolFactory,
-    ReadoutFactory,
-    Width,
-    conv,
-    dry_run,
-    norm_active,
-)
+from cnnpool.model.activation import Activation, activate
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Width, conv, dry_run
 
 
 class Sprint(Cnn):
@@ -57,23 +48,19 @@ class Sprint(Cnn):
         maps = nn.Sequential(
             conv(in_channels, width, 5, stride=2, padding_mode=padding_mode, padded=pad_ends),
             stages["s1"],
-            *norm_active(width, activation),
+            nn.BatchNorm2d(width),
+            activate(activation, width),
             conv(width, 2 * width, dilation=dilation, padding_mode=padding_mode),
             stages["s2"],
-            *norm_active(2 * width, activation),
+            nn.BatchNorm2d(2 * width),
+            activate(activation, 2 * width),
         )
         if pad_ends or min(dry_run(maps, stages, in_channels, size)[1:]) <= 2 * further:
             last = conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode)
         else:
             last = WholeConv2d(2 * width, 2 * width, 3, dilation=further)
-        super().__init__(
-            nn.Sequential(*maps, last, *norm_active(2 * width, activation)),
-            stages,
-            in_channels,
-            size,
-            num_classes,
-            readout,
-        )
+        layers = nn.Sequential(*maps, last, nn.BatchNorm2d(2 * width), activate(activation, 2 * width))
+        super().__init__(layers, stages, in_channels, size, num_classes, readout)
 
 
 class WholeConv2d(nn.Conv2d):

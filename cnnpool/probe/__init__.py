@@ -5,16 +5,14 @@ from typing import Any
 
 from cnnpool import registry
 from cnnpool.probe.aliasing import Aliasing
-from cnnpool.probe.all_shifts import AllShifts
 from cnnpool.probe.base import Batch, Probe
 from cnnpool.probe.corruptions import Corruptions
 from cnnpool.probe.cost import Cost
 from cnnpool.probe.equivariance import Equivariance, HeatMap, LieDerivative
 from cnnpool.probe.gradient import GradientRouting
 from cnnpool.probe.invariance import ShiftInvariance
-from cnnpool.probe.noise import GradientNoise
 from cnnpool.probe.receptive_field import ReceptiveField
-from cnnpool.probe.shifted_logits import AdversarialShift, Diagonal, Sensitivity
+from cnnpool.probe.shifted_logits import AdversarialShift, AllShifts, Diagonal
 from cnnpool.quantity import Quantity, Shown, count, deviation, fraction, ratio, score
 
 PROBES: dict[str, type[Probe]] = {
@@ -29,9 +27,7 @@ PROBES: dict[str, type[Probe]] = {
     "heat_map": HeatMap,
     "invariance": ShiftInvariance,
     "lie": LieDerivative,
-    "noise": GradientNoise,
     "receptive_field": ReceptiveField,
-    "sensitivity": Sensitivity,
 }
 
 
@@ -132,13 +128,11 @@ __all__ = [
     "Cost",
     "Diagonal",
     "Equivariance",
-    "GradientNoise",
     "GradientRouting",
     "HeatMap",
     "LieDerivative",
     "Probe",
     "ReceptiveField",
-    "Sensitivity",
     "ShiftInvariance",
     "build",
     "declared",

@@ -90,11 +90,9 @@ def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
 
 
 def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> Tensor | None:
-    """The operator's output at stride 1: its outputs at all phases of the input, interleaved.
+    """The operator's output at stride 1: its outputs for maps (N, C, H, W) at all phases, interleaved.
 
-    Row s a + i and column t b + j of the result are the operator's (a, b) for maps (N, C, H, W) moved
-    circularly up by i and left by j. Rows and columns beyond a multiple of the stride are cut off first; None
-    if the operator does not make H/s x W/t of the rest, or nothing is left of a map smaller than the stride.
+    Rows and columns beyond a multiple of the stride are cut off; None if the rest does not become H/s x W/t.
     """
     height, width = (length - length % s for length, s in zip(maps.shape[-2:], stride, strict=True))
     if min(height, width) < 1:
@@ -140,10 +138,7 @@ def spectral_energies(dense: Tensor, stride: tuple[int, int]) -> Tensor:
 
 
 def spectral_shares(energies: Tensor) -> dict[str, float]:
-    """``alias_energy_ratio``, ||D(u) - D(low(u))||^2 / ||D(u)||^2, and ``high_frequency_share``, 0..1.
-
-    From ``spectral_energies``; each is 0 for a map of zeros.
-    """
+    """Two ratios of ``spectral_energies``, each 0 for a map of zeros."""
     aliased, sampled, low, total = energies.tolist()
     return {
         "alias_energy_ratio": aliased / sampled if sampled > 0 else 0.0,

@@ -167,11 +167,7 @@ def paddings(model: nn.Module) -> list[str]:
 
 
 def scalars(quantities: Iterable[Quantity], results: Mapping[str, Any]) -> dict[str, float]:
-    """Every number of ``results`` (section -> result) described by one of ``quantities``, by TensorBoard tag.
-
-    ``section/quantity/where``, such as ``gradient/zero_fraction/<stage>``. Settings have no quantity, so no
-    tag.
-    """
+    """Numbers of ``results`` (section -> result) that one of ``quantities`` describes, by TensorBoard tag."""
     quantities = list(quantities)
     found = [(find(quantities, key), key, value) for key, value in numbers(results) if value is not None]
     return {one.tag_of(key): value for one, key, value in found if one}

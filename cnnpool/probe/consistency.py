@@ -197,25 +197,15 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Shares over the pairs of views of each image, (N,) in float64; of each pixel for dense predictions.
+    """Shares over the pairs of views of each image, (N,) in float64; of each pixel for dense predictions."""
 
-    Args:
-        same: share of pairs with the same top-1 class.
-        distinct: the same for pairs of two different shifts.
-        correct: share of views that are classified correctly.
-        both: share of pairs in which both are.
-        shifts: shifts of the protocol.
-        exact: whether all pairs of shifts were counted.
-        labelled: whether every prediction had a label; otherwise none is correct.
-    """
-
-    same: Tensor
-    distinct: Tensor
-    correct: Tensor
-    both: Tensor
+    same: Tensor  # Pairs with the same top-1 class
+    distinct: Tensor  # The same, of pairs of two different shifts
+    correct: Tensor  # Views that are classified correctly
+    both: Tensor  # Pairs in which both are
     shifts: int
-    exact: bool
-    labelled: bool = True
+    exact: bool  # All pairs of shifts were counted
+    labelled: bool = True  # Every prediction had a label; otherwise none is correct
 
     @property
     def given_correct(self) -> float | None:
@@ -234,10 +224,9 @@ def over_all(
     *,
     dense: bool = False,
 ) -> Agreement:
-    """All pairs of shifts of ``preset``: the expectation of its draws, from one forward pass per shift.
+    """All pairs of shifts of ``preset``: the expectation of its draws, also of pairs shared by a batch.
 
-    A pair shared by a whole batch, as in some papers, has the same mean as one drawn per image, but
-    many times its variance. With ``dense`` the model may also predict each pixel.
+    With ``dense`` the model may also predict each pixel.
     """
     counts = torch.zeros(0, 0, dtype=torch.float64)
     every = preset.shifts(size_of(images)).tolist()
@@ -309,11 +298,7 @@ def by_presets(
     seed: int,
     black: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Results under the named presets: exact for few shifts, else over pairs drawn for every image.
-
-    ``consistency_given_correct`` is that of the first preset; ``presets`` has each one's definition and the
-    95 % interval of its consistency over images (and draws), ``skipped`` why one was not measured.
-    """
+    """Results under the named presets: exact for few shifts, else over pairs drawn for every image."""
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
     seen: Seen = {}

@@ -286,11 +286,7 @@ def _filtered(x: Tensor, kernel: Tensor, border: str) -> Tensor:
 
 
 def _cloud(images: int, side: int, decay: float, generator: torch.Generator) -> Tensor:
-    """Random fractals (images, side, side) within 0..1 by the diamond-square algorithm on a torus.
-
-    ``side`` is a power of two; the square of ``decay`` divides the random part with every halving of the
-    scale.
-    """
+    """Random fractals (images, side, side) within 0..1 by diamond-square on a torus; ``side`` is 2^k."""
     height = torch.zeros(images, side, side)
     step, rough = side, 1.0
 

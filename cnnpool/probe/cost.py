@@ -122,10 +122,9 @@ def parameters(model: nn.Module, kind: type[nn.Module] = nn.Module) -> int:
 
 
 def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
-    """FLOPs of one forward pass on one image (1, C, H, W): a multiply-add counts as two.
+    """FLOPs of a forward pass on one image (1, C, H, W): torch's count, and what operators add by ``flops``.
 
-    Convolutions and matrix products are counted as by torch, which leaves pooling out; other arithmetic of
-    the operators is added through their own ``flops``. None if an operator does not define it.
+    None if an operator does not define it.
     """
     counter, own = FlopCounterMode(display=False), list[int | None]()
 
@@ -189,11 +188,7 @@ def images_per_s(model: nn.Module, images: Tensor, repeats: int) -> float:
 def stage_times(
     model: nn.Module, stages: Stages, images: Tensor, repeats: int
 ) -> dict[str, dict[str, float]]:
-    """``forward_us`` and ``backward_us`` by stage: microseconds per image in eval mode, medians.
-
-    The operator alone, on its actual input maps; backward to its input and its parameters. Forward is timed
-    with recording for backward, as in training.
-    """
+    """Microseconds per image of each stage's operator on its own input; forward records, as in training."""
     times = {}
     seen = maps_of(model, stages, images, inputs=True)
     with examined(model), torch.enable_grad():

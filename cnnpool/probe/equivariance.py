@@ -1,8 +1,4 @@
-"""Equivariance: whether the output of a stage moves with the image.
-
-By whole strides (``Equivariance``), by every shift of a square (``HeatMap``, Zhang 2019, figure 5), and in
-the limit of small shifts (``LieDerivative``, Gruver 2023).
-"""
+"""Equivariance: whether a stage's output moves with the image: by strides, over a square, in the limit."""
 
 import warnings
 from collections import defaultdict
@@ -99,8 +95,7 @@ def total_strides(
 ) -> dict[str, tuple[int, int]]:
     """Image pixels per output pixel, down and across, of every stage where this is a whole number.
 
-    The quotient of the sizes alone may mislead: a total stride of 8 turns 28 pixels into 4, not 7. So
-    each stage's stride must divide its input, whose own stride is known from the stages before it.
+    Not the quotient of sizes: a stride of 8 turns 28 pixels into 4, so each stage must divide its input.
     """
     known = {size_of(images): (1, 1)}
     found = {}
@@ -175,20 +170,14 @@ def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: i
 
 
 def directions(maps: Tensor) -> Tensor:
-    """Normalise vectors along axis 1 to length 1 and add a component, (N, C, ...) -> (N, C + 1, ...).
-
-    The component is 1 for a zero vector, else 0, so that the cosine of two zero vectors is 1.
-    """
+    """Vectors along axis 1 of length 1, a zero vector by a component of its own: two have the cosine 1."""
     lengths = maps.norm(dim=1, keepdim=True)
     zero = lengths == 0
     return torch.cat((maps / torch.where(zero, 1, lengths), zero.to(maps.dtype)), 1)
 
 
 def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int, int]) -> Tensor:
-    """Mean product of vectors of ``a`` and those of ``b`` moved by ``way``, both first enlarged to ``size``.
-
-    Nothing is really enlarged: each pair of rows and columns that meet is computed once, and weighted.
-    """
+    """Mean product of vectors of ``a`` and those of ``b`` moved by ``way``, as if enlarged to ``size``."""
     rows, row_counts = _meetings(a.shape[2], b.shape[2], size[0], way[0])
     columns, column_counts = _meetings(a.shape[3], b.shape[3], size[1], way[1])
     first = a[:, :, rows[0]][..., columns[0]]

@@ -227,9 +227,6 @@ def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
 
 
 def imbalance(phases: Tensor) -> float:
-    """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero.
-
-    For ``phase_means``: 0 if all phases get the same; sqrt(s^2 - 1) if a single one of s^2 gets everything.
-    """
+    """Standard deviation divided by mean, 0..sqrt(s^2 - 1) for the means of s^2 phases; 0 if all are zero."""
     mean = phases.mean()
     return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

@@ -17,18 +17,13 @@ ACTIVATIONS = (
 
 
 class Tap(NamedTuple):
-    """Values read at one stage; gradients are per sample, (N, C, H, W).
-
-    Args:
-        activation: the stage's input.
-        gradient: that of the loss at that input, through this stage alone if the map has other consumers.
-        before: that at the input of the activation whose output the stage takes, through all paths; None if
-            no activation function directly precedes the stage.
-    """
+    """A stage's input, and loss gradients per sample, (N, C, H, W)."""
 
     activation: Tensor
     gradient: Tensor
+    """At the stage's input, through this stage alone if the map has other consumers."""
     before: Tensor | None
+    """Before the activation function right before the stage, through all paths; None without one."""
 
 
 def stage_gradients(

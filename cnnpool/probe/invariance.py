@@ -236,10 +236,7 @@ def relative_change(
 def unchanged_outputs(
     model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
 ) -> dict[str, dict[str, float]]:
-    """By stage and d, outputs bit-identical after the stage's input moves by d of its pixels, divided by all.
-
-    Over images and the four directions: the literal "invariant to small shifts".
-    """
+    """By stage and d, outputs bit-identical after the stage's own input moves by d pixels, divided by all."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     counts = []
     with examined(model), torch.no_grad():

@@ -55,10 +55,7 @@ class ReceptiveField(Probe):
 
 
 def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
-    """By stage, E |dy/dx| (H, W): y the sum over channels of the output's centre, x the image.
-
-    Summed over channels, averaged over images. The centre of an even map is the lower right one of four.
-    """
+    """By stage, E |dy/dx| (H, W), summed over channels: y the centre (lower right of four), x the image."""
     sums: dict[str, Tensor] = {}
     for (part,) in parts(images):
         with examined(model), captured(stages) as seen, torch.enable_grad():

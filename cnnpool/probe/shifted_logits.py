@@ -1,9 +1,4 @@
-"""Logits over sets of shifts: a fine grid, a diagonal, and a square.
-
-The worst case on a sub-pixel grid (``AdversarialShift``), jumps from pixel to pixel (``Diagonal``,
-Azulay & Weiss 2019, arXiv:1805.12177), and how far the output moves (``Sensitivity``, Kauderer-Abrams 2017,
-arXiv:1801.01450).
-"""
+"""Predictions over whole sets of shifts: every one, a sub-pixel grid, and a diagonal."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,9 +8,64 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, circumstances
-from cnnpool.probe.shift import fourier_shift, logits, shift, square
+from cnnpool.probe.base import Batch, Pixels, PixelsOrZero, Probe, Result, Stages, circumstances
+from cnnpool.probe.consistency import Preset, over_all
+from cnnpool.probe.shift import fourier_shift, logits, shift
 from cnnpool.quantity import deviation, fraction, score
+
+
+@dataclass(kw_only=True)
+class AllShifts(Probe):
+    """Exact all-shifts consistency of a few images, from H * W forward passes per image.
+
+    A model may also return logits per pixel, (N, K, H, W): predictions are then shifted back, and
+    pixels are counted like images. Accuracies are null unless the labels are per pixel too.
+
+    Args:
+        samples: images, >= 1.
+    """
+
+    section = "all_shifts"
+    tried = False
+    quantities = (
+        score(
+            "consistency",
+            "consistency over all shifts",
+            "Probability that two circular shifts of an image, drawn with replacement from all of "
+            "them, get the same top-1 class: exact over shifts, mean over images.",
+            shown="compare",
+        ),
+        score(
+            "consistency_distinct",
+            "consistency over all distinct shifts",
+            "Probability that two different circular shifts of an image get the same top-1 class: "
+            "exact over shifts, mean over images.",
+        ),
+        score(
+            "mean_shift_accuracy",
+            "accuracy over all shifts",
+            "Correct predictions over all circular shifts of all images, divided by all.",
+        ),
+        score(
+            "worst_shift_accuracy",
+            "worst-shift accuracy over all shifts",
+            "Images classified correctly under every circular shift, divided by all images.",
+        ),
+    )
+
+    samples: Count = 64
+
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, *_ = batch.first(self.samples)
+        found = over_all(model, images, labels, Preset(source="every circular shift"), dense=True)
+        return {
+            "consistency": found.same.mean().item(),
+            "consistency_distinct": found.distinct.mean().item(),
+            "mean_shift_accuracy": found.correct.mean().item() if found.labelled else None,
+            "worst_shift_accuracy": (found.correct == 1).double().mean().item() if found.labelled else None,
+            "shifts": found.shifts,
+            **circumstances(model, images, "circular"),
+        }
 
 
 @dataclass(kw_only=True)
@@ -83,7 +133,7 @@ def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: lis
 
 @dataclass(kw_only=True)
 class Diagonal(Probe):
-    """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
+    """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts (Azulay 2019).
 
     The image is on a black background and moves along the diagonal through its middle. The paper shrinks
     images within a larger canvas, or crops larger ones; here the canvas is the image's own size, so the
@@ -133,67 +183,3 @@ def jumps(confidences: Tensor) -> dict[str, float]:
         "top1_change": (top != after.argmax(2, keepdim=True)).double().mean().item(),
         "confidence_change": (before.gather(2, top) - after.gather(2, top)).abs().mean().item(),
     }
-
-
-@dataclass(kw_only=True)
-class Sensitivity(Probe):
-    """Distance of the logits of the shifted image from those of the image, over a square of shifts.
-
-    Args:
-        samples: images, >= 2.
-        radius_px: radius of the map in pixels each way, >= 1.
-    """
-
-    section = "sensitivity"
-    tried = False
-    quantities = (
-        deviation(
-            "mean",
-            "translation sensitivity",
-            "Distance of the logits of the shifted image from those of the image, divided by the distance "
-            "between different images; mean over images and all shifts of a square (Kauderer-Abrams 2017).",
-        ),
-        deviation(
-            "radial.<px>",
-            "translation sensitivity at <px> px",
-            "Translation sensitivity at all shifts that are so many pixels long, rounded.",
-            shown="file",
-        ),
-    )
-
-    samples: AtLeastTwo = 128
-    radius_px: Pixels = 6
-
-    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, _, black, *_ = batch.first(self.samples)
-        values = sensitivity_map(model, images, self.radius_px, black)
-        return {
-            "mean": values.mean().item(),
-            "radial": radial_profile(values),
-            "map": values.tolist(),
-            "radius_px": self.radius_px,
-            **circumstances(model, images, "black"),
-        }
-
-
-def sensitivity_map(model: nn.Module, images: Tensor, radius: int, black: Tensor | None = None) -> Tensor:
-    """E ||f(S x) - f(x)|| / E ||f(x) - f(x')|| over shifts of up to ``radius`` pixels: (2r+1, 2r+1).
-
-    f are the logits; black enters; the second mean is over pairs of different images (each with the next).
-    """
-    still = logits(model, images).double()
-    apart = (still - still.roll(1, 0)).norm(dim=1).mean()
-    cells = [
-        (logits(model, shift(images, *way, circular=False, fill=black)).double() - still).norm(dim=1).mean()
-        for way in square(radius)
-    ]
-    values = torch.stack(cells).reshape(2 * radius + 1, -1)
-    return values / apart if apart > 0 else values
-
-
-def radial_profile(values: Tensor) -> dict[str, float]:
-    """Mean of a square map (2r+1, 2r+1) by distance from its centre, rounded to whole pixels, up to r."""
-    radius = len(values) // 2
-    axis = torch.arange(-radius, radius + 1, dtype=torch.float64)
-    distance = torch.hypot(axis[:, None], axis).round()
-    return {str(d): values[distance == d].mean().item() for d in range(radius + 1)}

@@ -48,11 +48,7 @@ def tie_rule(operator: nn.Module) -> str:
 
 
 def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
-    """Windows of the map (N, C, H, W) with a maximum that is not unique, or of zeros only, divided by all.
-
-    The windows entirely within the map, the operator's own (``kernel_size``, ``stride``, ``dilation``) or, if
-    it has none, its stride x stride cells.
-    """
+    """Windows within the map (N, C, H, W), the operator's own, of several equal maxima, or of zeros only."""
     stride = stride_of(operator)
     kernel, dilation = own(operator, "kernel_size", stride), own(operator, "dilation", (1, 1))
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
@@ -76,9 +72,7 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
 def winner_sums(activation: Tensor, operator: nn.Module) -> Tensor | None:
     """Max-pooling windows won by each place, row by row, and last all windows, (cells + 1, 3) by ``WINNERS``.
 
-    Over all windows, over those with a single maximum, whose winner the image decides, and over the others,
-    whose winner the operator's tie rule decides; a split window gives each of the equal maxima its part. None
-    for an operator that takes no maximum over windows.
+    A split window gives each of the equal maxima its part. None for an operator without maxima over windows.
     """
     if isinstance(operator, nn.MaxPool2d):
         operator = MaxPool2d.like(operator)
@@ -181,10 +175,7 @@ def passed(operator: nn.Module, maps: Tensor) -> Passed:
 def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Tensor]:
     """Largest and smallest value in the window of every output, for outputs of ``size`` (H', W').
 
-    The window is the operator's own (``kernel_size``, ``stride``, ``padding``, ``dilation``, ``ceil_mode``),
-    without the padding. For an operator without one, or with random ones (``fractional_max``), it is its
-    stride x stride blocks, the last of which may be cut off by the edge; for other output sizes it is the
-    H' x W' parts of the map as in adaptive pooling.
+    The operator's own windows without padding, else its stride x stride blocks, else adaptive pooling's.
     """
     stride = stride_of(operator)
     kernel, padding, dilation = (
@@ -211,11 +202,7 @@ def _makes(geometry: Geometry, maps: Tensor, size: Pair) -> bool:
 
 
 def keeps_constants(operator: nn.Module, maps: Tensor) -> bool:
-    """Whether ``operator`` leaves a constant map like ``maps`` (N, C, H, W) unchanged, away from the edges.
-
-    If it does not, because it convolves, activates, scales or makes other channels, an output equals
-    one of its window's values only by chance.
-    """
+    """Whether ``operator`` keeps a constant map; else an output equals a value of the window by chance."""
     # Positive values, as powers and probabilities require; two, as a bias could preserve one.
     for value in (1.0, 3.0):
         constant = torch.full_like(maps[:1], value)

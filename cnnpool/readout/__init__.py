@@ -3,18 +3,17 @@
 from typing import Any
 
 from cnnpool import registry
-from cnnpool.readout.attention import AttentionPool2d
-from cnnpool.readout.avgmax import GlobalAvgMaxPool2d
+from cnnpool.readout.attention import AttentionPool2d, ClipAttentionPool2d, SimPool2d
 from cnnpool.readout.base import Readout
-from cnnpool.readout.catavgmax import GlobalCatAvgMaxPool2d
-from cnnpool.readout.clip_attention import ClipAttentionPool2d
-from cnnpool.readout.flatten import Flatten
-from cnnpool.readout.gap import GlobalAvgPool2d
-from cnnpool.readout.gem import GlobalGeM2d
-from cnnpool.readout.gmp import GlobalMaxPool2d
-from cnnpool.readout.logsumexp import GlobalLogSumExpPool2d
-from cnnpool.readout.pyramid import SpatialPyramidPool2d
-from cnnpool.readout.simpool import SimPool2d
+from cnnpool.readout.positions import Flatten, SpatialPyramidPool2d
+from cnnpool.readout.whole import (
+    GlobalAvgMaxPool2d,
+    GlobalAvgPool2d,
+    GlobalCatAvgMaxPool2d,
+    GlobalGeM2d,
+    GlobalLogSumExpPool2d,
+    GlobalMaxPool2d,
+)
 
 READOUTS: dict[str, type[Readout]] = {
     "attention": AttentionPool2d,

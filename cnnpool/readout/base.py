@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from cnnpool.registry import checked
 
@@ -36,3 +36,12 @@ class Readout(nn.Module):
     def flops(self, height: int, width: int) -> int:
         """Additions, multiplications, comparisons and elementary functions per sample, one each."""
         raise NotImplementedError
+
+
+def require_size(readout: Readout, x: Tensor, size: tuple[int, int]) -> None:
+    """Raise ValueError unless ``x`` has the size that the ``readout`` was made for."""
+    if x.shape[-2:] != size:
+        raise ValueError(
+            f"{type(readout).__name__} was made for {size[0]}x{size[1]} maps and received "
+            f"{x.shape[-2]}x{x.shape[-1]}; use images of the size it was built for, or a readout for any size"
+        )

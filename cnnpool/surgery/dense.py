@@ -15,10 +15,9 @@ def merges(module: nn.Module) -> bool:
 
 
 class DenseMerging(nn.Module):
-    """Patch merging of torchvision or timm at stride 1, with shared parameters, then a downsampling operator.
+    """Patch merging of torchvision or timm at stride 1: y = operator(W norm(x of 2 x 2 cells)).
 
-    y = operator(W norm(x of the 2 x 2 cells from each position on)); with ``subsample`` of stride 2 this is
-    patch merging itself. Cells beyond the map are zeros, as in patch merging.
+    The parameters are shared, and ``subsample`` gives patch merging itself, with zeros beyond the map.
     """
 
     def __init__(self, merging: nn.Module, operator: nn.Module):

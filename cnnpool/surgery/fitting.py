@@ -40,10 +40,7 @@ def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Mod
 def new_downsampling(
     target: Target, entry: Entry, options: Mapping[str, Any], *, order: Order = "after"
 ) -> nn.Module:
-    """The operator in place of a pooling, after the dense convolution, or at stride 1 before it.
-
-    Raises ValueError if no setting of the operator keeps the size, or more than the map is returned.
-    """
+    """The operator in place of a pooling, after the dense convolution, or at stride 1 before it."""
     if getattr(target.module, "return_indices", False):
         raise ValueError(
             "it has return_indices=True, and no operator returns indices; leave it out by where="
@@ -84,10 +81,9 @@ def made_dense(conv: Any) -> Any:
 
 
 def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mapping[str, Any]) -> nn.Module:
-    """The first variant of the operator that turns ``maps`` into maps of the target's output sizes.
+    """The first variant of the operator that turns ``maps`` into maps of the target's sizes, else ValueError.
 
-    Tries in order: the original's window with ceil_mode and padding, then with as few zeros as possible at
-    the bottom and right; the same with the operator's own window. ValueError if there is none.
+    First the original's window, with ceil_mode and padding, then with zeros behind; then the operator's own.
     """
     sizes = [size_of(x) for x in maps]
     wanted = [size_of(y) for y in target.outputs]
@@ -140,10 +136,7 @@ def size_of(x: Tensor) -> Size:
 def zeros(
     target: Target, pools: Sequence[Pooling], sizes: Sequence[Size], wanted: Sequence[Size]
 ) -> list[Size]:
-    """Zeros to add at the end of each axis (negative: elements to drop), the fewest first.
-
-    A window of k cells at stride s needs between s*H' - H and k - s more than that for an output of H'.
-    """
+    """Zeros to add behind each axis (negative: to drop), fewest first: s H' - H to k - s more than that."""
     missing = {
         tuple(math.floor(s * y) - x for s, y, x in zip(target.stride, new, old, strict=True))
         for new, old in zip(wanted, sizes, strict=True)

@@ -164,10 +164,7 @@ class ByKeyword(nn.Module):
 
 
 def replacement(target: Target, after: nn.Module) -> nn.Module:
-    """``after`` with the target's device, floating-point type, mode and input keyword.
-
-    Raises ValueError if it supports only one number of channels, and the target is called with several.
-    """
+    """``after`` with the target's device, dtype, mode and keyword; ValueError if its channels do not fit."""
     x = target.inputs[0]
     after = after.to(x.device, x.dtype if x.is_floating_point() else None).train(target.module.training)
     channels = sorted({x.shape[1] for x in target.inputs})

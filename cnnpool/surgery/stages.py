@@ -18,8 +18,7 @@ WRAPPED = "_orig_mod."
 def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ()) -> dict[str, nn.Module]:
     """The downsampling of ``model``: its own table of stages, else all pooling and strided convolutions.
 
-    Operators that were swapped in count even if they keep the size. Dots in names become underscores. Raises
-    ValueError if the model does not run on the example.
+    Operators that were swapped in count even if they keep the size. ValueError if the model does not run.
     """
     if isinstance(model, Cnn):
         return dict(model.stages)
@@ -55,10 +54,7 @@ def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:
 
 
 def named_stages(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """The modules with these dotted names, by names with underscores; ValueError names the first missing one.
-
-    Names inside a part wrapped by ``torch.compile`` are the same as without it.
-    """
+    """The modules with these dotted names, by names with underscores; ValueError names a missing one."""
     modules = {name.replace(WRAPPED, ""): module for name, module in model.named_modules()}
     for name in names:
         if name not in modules:

@@ -131,8 +131,7 @@ class FunctionalPooling(TorchFunctionMode):
 def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
-    ``model`` runs in evaluation mode and is left unchanged; ``functional`` counts the calls that no pooling
-    module makes. Raises ValueError if the model fails on the example, or its parts cannot be traced.
+    In evaluation mode; ``functional`` counts calls outside of pooling modules. ValueError if the model fails.
     """
     refuse_opaque(model, example)
     # A network for images may contain token sequences, which are not maps.

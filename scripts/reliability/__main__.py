@@ -159,7 +159,7 @@ def faults(kept: Mapping[str, Mapping]) -> str:
         "# What goes wrong, and what is said",
         "",
         "Tried with the real commands by `python scripts/reliability/faults.py`, and again by",
-        "`pytest tests/scripts/test_faults.py`.",
+        "`pytest tests/scripts/test_reliability.py`.",
         "Options that make training quick are left out.",
         "",
     ]

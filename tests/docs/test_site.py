@@ -97,17 +97,6 @@ def test_no_line_begins_with_a_percent_sign_which_makes_it_a_comment():
     assert [page.name for page in pages if re.search(r"^ *%", page.read_text(encoding="utf-8"), re.M)] == []
 
 
-def test_every_page_is_in_the_table_of_contents():
-    entries = set(
-        re.findall(
-            r"^(?:.* <)?([\w/]+)>?$", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE
-        )
-    )
-    pages = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/*.md")}
-    pages |= {f"notebooks/{path.stem}" for path in NOTEBOOKS}
-    assert not pages - {"index"} - entries
-
-
 def test_the_pictures_of_concepts_show_what_their_pages_say():
     from scripts.docs.concepts import FOLDER, examples
 

@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.inspection import command, images, main
 from cnnpool.inspection.command import build_probes
 from cnnpool.inspection.images import batch, read_data
-from cnnpool.inspection.subject import Subject, from_run, read, rebuild
+from cnnpool.inspection.subject import Subject, from_run, rebuild
 from cnnpool.quantity import find as find_quantity
 from cnnpool.quantity import from_records
 
@@ -89,13 +88,10 @@ def test_a_run_is_measured_as_its_model_in_memory(run, capsys):
 
 
 def test_pictures_lie_beside_the_results(run, capsys, tmp_path):
-    probes = ["--probes", "gradient,invariance,heat_map,sensitivity,receptive_field", "--samples", "4"]
-    quick = ["--set", "heat_map.radius_px=1", "--set", "sensitivity.radius_px=1"]
-    _, said = examined(capsys, str(run[0]), *probes, *quick)
+    probes = ["--probes", "gradient,invariance,heat_map,receptive_field", "--samples", "4"]
+    _, said = examined(capsys, str(run[0]), *probes, "--set", "heat_map.radius_px=1")
     names = {path.stem for path in (tmp_path / "out").glob("*.png")}
-    assert names == {
-        "accuracy_over_shifts", "gradient_routing", "winners", "heat_map", "sensitivity", "receptive_field"
-    }  # fmt: skip
+    assert names == {"accuracy_over_shifts", "gradient_routing", "winners", "heat_map", "receptive_field"}
     for name in names:
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert f"{name}.png" in said
@@ -146,18 +142,8 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
         folder.mkdir(parents=True, exist_ok=True)
         pixels = torch.randint(256, (40 + number, 60 - number, 3), generator=generator, dtype=torch.uint8)
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
-    words = [
-        "--data",
-        "image_folder",
-        "--root",
-        "photos",
-        "--probes",
-        "cost",
-        "--size",
-        "40",
-        "--samples",
-        "2",
-    ]
+    words = ["--data", "image_folder", "--root", "photos", "--size", "40", "--probes", "cost"]
+    words += ["--samples", "2"]
     results, said = examined(capsys, "torchvision:squeezenet1_1", *words)
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
     assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
@@ -169,8 +155,12 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     assert read_data(subject, "digits", None, False).size == (28, 28)
 
 
-def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
-    _, said = examined(capsys, str(run[0]), "--probes", "gradient", "--samples", "4", "--swap", "avg")
+def test_the_next_command_swaps_and_then_shows_both_sides_in_one_comparison(run, capsys):
+    arguments = [str(run[0]), "--probes", "gradient", "--samples", "4"]
+    _, said = examined(capsys, *arguments)
+    words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
+    assert words[-8:] == [*arguments, "--out", "out", "--swap", "max_blur"][-8:]
+    _, said = examined(capsys, *arguments, "--swap", "avg")
     words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
     assert words[-2:] == ["compare", "out"]
     assert "\nresults: out\n  results.json, " in said and "\nresults: out/avg\n  results.json, " in said
@@ -179,15 +169,6 @@ def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
     # By the name of the operator, and not by every module that it stands in.
     assert re.search(r"^avg +\d", compared, re.M) and re.search(r"^max +\d", compared, re.M)
     assert "s1:" not in compared
-
-
-def test_without_a_swap_the_next_command_is_the_same_with_one(run, capsys):
-    arguments = [str(run[0]), "--probes", "cost", "--samples", "2"]
-    _, said = examined(capsys, *arguments)
-    words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
-    assert words[-8:] == [*arguments, "--out", "out", "--swap", "max_blur"][-8:]
-    assert main(words[words.index("probe") + 1 :]) == 0
-    assert Path("out/max_blur/results.json").exists()
 
 
 def test_a_mistake_in_a_swap_is_found_before_anything_is_measured(run, monkeypatch):
@@ -249,29 +230,22 @@ def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
     assert len(table) >= 5 and all("(untrained)" in line for line in table)
 
 
-def test_a_checkpoint_of_step_0_is_untrained(run, tmp_path, capsys):
+def test_a_checkpoint_of_step_0_or_of_weights_as_they_were_built_is_untrained(run, tmp_path, capsys):
     state = {key: value + 1 for key, value in tiny(seed=9).state_dict().items()}
+    built = rebuild(from_run(run[0]).trained, data.build("digits", val_size=0.2, seed=1)).state_dict()
     path = tmp_path / "outputs" / "other.ckpt"
     for content, mark in (
         ({"cnnpool": {"steps": 0}}, "untrained"),
         ({"global_step": 0}, "untrained"),
         ({"global_step": 5, "epoch": 0}, ""),
         ({}, ""),
+        ({"state_dict": built}, "untrained"),
     ):
         torch.save({"state_dict": state, **content}, path)
         few = ["--probes", "cost", "--samples", "2"]
         results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *few)
         assert results["examined"]["untrained"] == mark
         assert ("(untrained)" in said) == bool(mark)
-
-
-def test_weights_as_they_were_built_are_untrained_though_they_come_from_a_file(run, tmp_path, capsys):
-    trained = from_run(run[0]).trained
-    net = rebuild(trained, data.build("digits", val_size=0.2, seed=1))
-    torch.save({"state_dict": net.state_dict()}, tmp_path / "init.pt")
-    results, _ = examined(capsys, str(run[0]), "--checkpoint", "init.pt", *FEW)
-    assert results["examined"]["untrained"] == "untrained"
-    assert results["examined"]["weights"] == "untrained: init.pt"
 
 
 def test_a_function_that_loads_weights_is_not_called_untrained(tmp_path, capsys):
@@ -368,7 +342,7 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
         (["run", "--swap-set", "kernel_size=3"], "--swap-set and --where need --swap"),
         (["run", "--probes", "gradients"], "did you mean 'gradient'"),
         (["run", "--set", "gradient.epsilon=2"], "epsilon must be a number from 0 to 1, got 2"),
-        (["run", "--set", "noise.samples=2"], "noise is not among the probes"),
+        (["run", "--set", "lie.samples=2"], "lie is not among the probes"),
         (["run", "--samples", "0"], "--samples must be at least 2, got 0"),
         (["run", "--device", "cuda:99"], "--device cuda:99: "),
         (["run", "--weights", "default"], "--weights is for models of torchvision and timm"),
@@ -383,52 +357,25 @@ def test_a_mistake_is_answered_in_one_line(run, arguments, message):
     assert "\n" not in str(error.value)
 
 
-def test_damaged_runs_and_checkpoints_are_refused(run, tmp_path):
-    folder, _ = run
-    path = folder / "checkpoints" / "last.ckpt"
-    whole = path.read_bytes()
-    altered = bytearray(whole)
-    with zipfile.ZipFile(path) as archive:
-        largest = max(archive.infolist(), key=lambda entry: entry.file_size)
-    # Within the stored bytes of the largest tensor.
-    altered[largest.header_offset + 200] ^= 1
-    for content, message in (
-        (bytes(altered), "damaged"), (whole[: len(whole) // 2], "damaged"), (b"", "damaged")
-    ):  # fmt: skip
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=message):
-            main([str(folder)])
+def test_damaged_runs_and_checkpoints_are_refused(run):
+    path, results = run[0] / "checkpoints" / "last.ckpt", run[0] / "results.json"
+    whole, facts = path.read_bytes(), json.loads(results.read_text())
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="damaged"):
+        main([str(run[0])])
     path.write_bytes(whole)
-    results = folder / "results.json"
-    facts = json.loads(results.read_text())
     for content, message in (
         ("{", "is damaged"),
-        ("[]", "is damaged: not a JSON object"),
-        (json.dumps(facts | {"schema": 2}), "schema 2 where this version reads 1"),
-        (json.dumps(facts | {"stages": None}), "is damaged: stages: Input should be a valid dictionary"),
         (json.dumps(facts | {"stages": {}}), "does not describe a model"),
         (json.dumps(facts | {"model": {"name": "convnet", "width": 3}}), "does not fit the model"),
     ):
         results.write_text(content)
         with pytest.raises(ValueError, match=message):
-            main([str(folder)])
+            main([str(run[0])])
     results.unlink()
-    with pytest.raises(ValueError, match="is not a finished run"):
-        main([str(folder)])
-    with pytest.raises(ValueError, match="so its model is unknown"):
-        main([str(path)])
-
-
-class Code:
-    def __reduce__(self):
-        return (open, ("it_ran", "w"))
-
-
-def test_code_in_a_checkpoint_never_runs(tmp_path):
-    torch.save({"state_dict": Code()}, "bad.pt")
-    with pytest.raises(ValueError, match="damaged, or not a checkpoint of plain weights"):
-        read(tmp_path / "bad.pt")
-    assert not (tmp_path / "it_ran").exists()
+    for words, message in ((run[0], "is not a finished run"), (path, "so its model is unknown")):
+        with pytest.raises(ValueError, match=message):
+            main([str(words)])
 
 
 def test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for(run, monkeypatch):
@@ -454,7 +401,7 @@ def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
 
 
 def test_options_are_read_from_text_and_samples_cap_them():
-    built = build_probes("invariance,noise", ["invariance.presets=tips,aps_crop"], 100)
+    built = build_probes("invariance,lie", ["invariance.presets=tips,aps_crop"], 100)
     assert built["invariance"].presets == ("tips", "aps_crop")
     assert (built["invariance"].samples, built["invariance"].stage_samples) == (100, 64)
     assert build_probes("all", [], None).keys() == probe.PROBES.keys()

@@ -79,8 +79,8 @@ SWEEPS = {
         ["fit.lr=0.01", "fit.lr=0.1"],
         ["pool.kernel_size=[2,3]", "pool.kernel_size=3"],
     ],
-    "+probe.noise.samples=4,5 probe.gradient={samples:3}": [
-        ["+probe.noise.samples=4", "+probe.noise.samples=5"],
+    "+probe.diagonal.samples=4,5 probe.gradient={samples:3}": [
+        ["+probe.diagonal.samples=4", "+probe.diagonal.samples=5"],
         ["probe.gradient={samples:3}"],
     ],
     "probe.gradient={samples:3} probe.gradient.epsilon=0.1,0.2": [

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import LightningModule
+from short_runs import quiet_trainer
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -30,16 +31,9 @@ class TheirModule(LightningModule):
         super().__init__()
         self.automatic_optimization = not manual
         self.network = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Dropout(0.2),
-            nn.Conv2d(4, 8, 3, padding=1, stride=2),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(8, 3),
+            *(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2)),
+            *(nn.Conv2d(4, 8, 3, padding=1, stride=2), nn.ReLU()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
         )
 
     def forward(self, x):
@@ -75,17 +69,8 @@ def train(loaders, tmp_path):
     def run(*callbacks, logger=False, manual=False, validate=True, change=lambda module: module, **options):
         torch.manual_seed(0)
         module = change(TheirModule(manual=manual))
-        trainer = Trainer(
-            max_epochs=2,
-            accelerator="cpu",
-            callbacks=list(callbacks),
-            logger=logger,
-            default_root_dir=tmp_path,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            **options,
-        )
+        options = {"max_epochs": 2, "logger": logger, "default_root_dir": tmp_path, **options}
+        trainer = quiet_trainer(callbacks=list(callbacks), **options)
         trainer.fit(module, loaders[0], loaders[1] if validate else None)
         return trainer, trainer.lightning_module
 

@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from lightning.pytorch.callbacks import EarlyStopping
+from short_runs import quiet_trainer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -48,16 +49,7 @@ def loader(labels, images=IMAGES):
 
 
 def fit(module, callbacks, labels=CLASSES, validation=CLASSES, epochs=2, checkpoint=None, **options):
-    trainer = Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
+    trainer = quiet_trainer(max_epochs=epochs, callbacks=callbacks, **options)
     loaders = loader(labels), None if validation is None else loader(validation)
     trainer.fit(module, *loaders, ckpt_path=checkpoint, weights_only=False)
     return trainer
@@ -177,9 +169,7 @@ def test_state_is_in_the_checkpoint(tmp_path):
     assert finished.latest == first.latest != {}
     assert trainer.callback_metrics["brightness/mean"].item() == first.latest["mean"]
     module, other = Theirs(), torch.zeros(16, 1, 8, 8)
-    trainer = Trainer(
-        max_epochs=2, accelerator="cpu", callbacks=[again], logger=False, enable_checkpointing=False
-    )
+    trainer = quiet_trainer(max_epochs=2, callbacks=[again])
     trainer.fit(module, loader(CLASSES, other), ckpt_path=tmp_path / "one.ckpt", weights_only=False)
     assert again.latest == first.latest
 

@@ -7,7 +7,6 @@ from cnnpool.probe import Aliasing
 from cnnpool.probe.aliasing import (
     alias_classes,
     dense_output,
-    low_frequencies,
     spectral_energies,
     spectral_shares,
     stage_aliasing,
@@ -48,13 +47,6 @@ def test_odd_rows_are_cut_off_and_other_sizes_have_no_dense_output():
     # Smaller than the stride.
     for size in [(1, 1), (1, 8), (8, 1)]:
         assert stage_aliasing(pool.build("blur", 3), noise(1, 3, *size)) == {}
-
-
-def test_low_frequencies_are_those_strictly_below_the_new_nyquist():
-    for length, stride, low in [(8, 2, 3), (6, 2, 3), (9, 3, 3), (12, 3, 3), (5, 1, 5)]:
-        keep = low_frequencies((length, 1), (stride, 1))[:, 0]
-        assert keep.tolist() == (np.abs(np.fft.fftfreq(length)) < 1 / (2 * stride) - 1e-12).tolist()
-        assert keep.sum() == low
 
 
 def test_a_low_wave_does_not_alias_and_a_high_one_is_nothing_but_alias():

@@ -24,7 +24,6 @@ FEW = {
     "gradient": {"samples": 4},
     "heat_map": {"samples": 2, "radius_px": 1},
     "invariance": {"samples": 4, "shift_samples": 4, "stage_samples": 2, "max_shift_px": 1},
-    "sensitivity": {"samples": 2, "radius_px": 1},
 }
 """Options that make a probe quick, where it needs others than two samples."""
 
@@ -108,11 +107,8 @@ def test_a_result_is_json_repeats_exactly_and_declares_its_numbers_with_their_ra
 
 @pytest.mark.parametrize("name", PROBES)
 def test_every_quantity_is_measured_and_defined_in_a_sentence(name, net, batch):
-    cnn, (images, labels) = net("strided" if name in ("gradient", "noise") else "max"), batch(8, (32, 32))
+    cnn, (images, labels) = net("strided" if name == "gradient" else "max"), batch(8, (32, 32))
     options = {"presets": ("distinct", "aps_cifar")} if name == "invariance" else {}
-    if name == "noise":
-        # One image many times: the gradient's mean stands out from its noise.
-        images, labels = images[:1].expand_as(images), labels * 0
     result = build(name, **few(name), **options).measure(cnn, cnn.stages, images, labels)
     missing = {one.key for one in PROBES[name].quantities} - {
         one.key for key, _ in numbers(result) if (one := find(PROBES[name].quantities, key))

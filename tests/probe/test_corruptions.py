@@ -12,22 +12,8 @@ from scipy import ndimage
 from torch import nn
 
 from cnnpool.probe import Corruptions
-from cnnpool.probe.corruptions import (
-    CORRUPTIONS,
-    CorruptionName,
-    brightness,
-    contrast,
-    defocus_blur,
-    fog,
-    gaussian_blur,
-    gaussian_noise,
-    impulse_noise,
-    jpeg,
-    motion_blur,
-    pixelate,
-    shot_noise,
-    zoom_blur,
-)
+from cnnpool.probe import corruptions as ways
+from cnnpool.probe.corruptions import CORRUPTIONS, CorruptionName
 
 
 def seeded(seed=0):
@@ -66,15 +52,15 @@ def test_a_stronger_corruption_moves_an_image_further():
 
 def test_noise_has_the_moments_of_its_distribution():
     grey, n = torch.full((8, 1, 100, 100), 0.5), 80_000
-    added = gaussian_noise(grey, 0.1, seeded()) - 0.5
+    added = ways.gaussian_noise(grey, 0.1, seeded()) - 0.5
     assert added.mean().item() == pytest.approx(0, abs=5 * 0.1 / math.sqrt(n))
     assert added.std().item() == pytest.approx(0.1, rel=0.02)
     # A Poisson count of mean and variance 50, divided by 100.
-    shot = shot_noise(grey, 100, seeded())
+    shot = ways.shot_noise(grey, 100, seeded())
     assert shot.mean().item() == pytest.approx(0.5, abs=5 * math.sqrt(50) / 100 / math.sqrt(n))
     assert shot.std().item() == pytest.approx(math.sqrt(50) / 100, rel=0.02)
     assert torch.allclose((shot * 100).round(), shot * 100, atol=1e-3)
-    struck = impulse_noise(grey, 0.07, seeded())
+    struck = ways.impulse_noise(grey, 0.07, seeded())
     for end in (0, 1):
         assert (struck == end).double().mean().item() == pytest.approx(0.035, abs=5 * math.sqrt(0.035 / n))
     assert set(struck.unique().tolist()) == {0.0, 0.5, 1.0}
@@ -83,7 +69,7 @@ def test_noise_has_the_moments_of_its_distribution():
 def test_gaussian_blur_is_that_of_scipy(x):
     for sigma in CORRUPTIONS["gaussian_blur"].strengths:
         expected = ndimage.gaussian_filter(x.numpy(), (0, 0, sigma, sigma), mode="nearest", truncate=4.0)
-        assert np.allclose(gaussian_blur(x, sigma, seeded()), expected, atol=1e-6)
+        assert np.allclose(ways.gaussian_blur(x, sigma, seeded()), expected, atol=1e-6)
 
 
 def test_defocus_blur_is_a_correlation_with_a_softened_disk(x):
@@ -93,11 +79,11 @@ def test_defocus_blur_is_a_correlation_with_a_softened_disk(x):
     # Nine points of the grid lie within 1.5 of the centre; a Gaussian of sigma 0.1 leaves them as they are.
     assert disk.sum() == 9
     expected = ndimage.correlate(x.numpy().astype(np.float64), disk[None, None] / 9, mode="mirror")
-    assert np.allclose(defocus_blur(x, (radius, sigma), seeded()), expected, atol=1e-5)
+    assert np.allclose(ways.defocus_blur(x, (radius, sigma), seeded()), expected, atol=1e-5)
 
 
 def test_motion_blur_is_a_slow_sum_over_shifts(x):
-    y = motion_blur(x, (6, 2.0), seeded(3)).numpy()
+    y = ways.motion_blur(x, (6, 2.0), seeded(3)).numpy()
     weights = np.exp(-(np.arange(13) ** 2) / 8)
     weights /= weights.sum()
     for image, chance in enumerate(torch.rand(3, generator=seeded(3)).tolist()):
@@ -113,7 +99,7 @@ def test_motion_blur_is_a_slow_sum_over_shifts(x):
 def test_zoom_blur_averages_the_image_and_its_zooms():
     # A ramp about the centre becomes a ramp of slope 1 / zoom.
     ramp = torch.linspace(-1, 1, 32)[None, None, None].expand(1, 1, 32, 32) * 0.4 + 0.5
-    y = zoom_blur(ramp, 1.11, seeded())
+    y = ways.zoom_blur(ramp, 1.11, seeded())
     zooms = [1, *(1 + k / 100 for k in range(11))]
     slope = np.mean([1 / zoom for zoom in zooms])
     assert np.allclose(y - 0.5, (ramp - 0.5) * slope, atol=1e-5)
@@ -122,7 +108,7 @@ def test_zoom_blur_averages_the_image_and_its_zooms():
 def test_fog_is_brighter_where_its_cloud_is_and_keeps_the_brightest_value():
     x = torch.full((2, 3, 32, 32), 0.25)
     x[:, :, 0, 0] = 1
-    y = fog(x, (1.5, 1.75), seeded())
+    y = ways.fog(x, (1.5, 1.75), seeded())
     # (x + 1.5 p) / 2.5, with p within 0..1 and taking both ends.
     cloud = (2.5 * y - x) / 1.5
     assert [cloud.min().item(), cloud.max().item()] == pytest.approx([0, 1], abs=1e-5)
@@ -135,20 +121,20 @@ def test_fog_is_brighter_where_its_cloud_is_and_keeps_the_brightest_value():
 def test_brightness_raises_the_value_and_keeps_hue_and_saturation():
     x = torch.tensor([[0.5, 0.9, 0.0], [0.25, 0.9, 0.0], [0.0, 0.45, 0.0]])[None, ..., None]
     expected = torch.tensor([[0.7, 1.0, 0.2], [0.35, 1.0, 0.2], [0.0, 0.5, 0.2]])[None, ..., None]
-    assert torch.allclose(brightness(x, 0.2, seeded()), expected)
+    assert torch.allclose(ways.brightness(x, 0.2, seeded()), expected)
     grey = torch.rand(1, 1, 5, 5)
-    assert torch.allclose(brightness(grey, 0.3, seeded()), (grey + 0.3).clamp(max=1))
+    assert torch.allclose(ways.brightness(grey, 0.3, seeded()), (grey + 0.3).clamp(max=1))
 
 
 def test_contrast_keeps_the_mean_of_every_channel():
     x = torch.tensor([[0.2, 0.6], [0.1, 0.3]]).view(1, 2, 1, 2)
     expected = torch.tensor([[0.3, 0.5], [0.15, 0.25]]).view(1, 2, 1, 2)
-    assert torch.allclose(contrast(x, 0.5, seeded()), expected)
+    assert torch.allclose(ways.contrast(x, 0.5, seeded()), expected)
 
 
 def test_pixelate_averages_boxes():
     x = torch.tensor([[0, 51, 102, 153]] * 4)[None, None] / 255
-    y = pixelate(x, 0.5, seeded())
+    y = ways.pixelate(x, 0.5, seeded())
     # Means 25.5 and 127.5, in 8 bits.
     assert (255 * y[0, 0, 0]).round().tolist() == [26, 26, 128, 128]
 
@@ -160,7 +146,7 @@ def test_jpeg_is_what_a_file_of_that_quality_holds(channels):
     file = io.BytesIO()
     Image.fromarray(levels).save(file, "JPEG", quality=50)
     read = np.asarray(Image.open(file)).reshape(16, 16, channels)
-    assert np.array_equal((255 * jpeg(x, 50, seeded()))[0].permute(1, 2, 0).round(), read)
+    assert np.array_equal((255 * ways.jpeg(x, 50, seeded()))[0].permute(1, 2, 0).round(), read)
 
 
 class Bright(nn.Module):

@@ -5,7 +5,7 @@ from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe import Cost
-from cnnpool.probe.cost import flops, images_per_s, parameters, saved_bytes, seconds, stage_times
+from cnnpool.probe.cost import flops, images_per_s, parameters, saved_bytes, stage_times
 
 
 class Tiny(nn.Module):
@@ -27,10 +27,7 @@ def test_parameters_are_those_that_learn():
     assert parameters(tiny) == 2 * 9 + 2 + 8 * 3 + 3
     tiny.conv.weight.requires_grad_(False)
     assert parameters(tiny) == 2 + 8 * 3 + 3
-
-
-def test_the_classifier_is_the_linear_layers_a_shared_one_once():
-    tiny = Tiny()
+    # The classifier is the linear layers, a shared one once.
     tiny.again = tiny.linear
     assert parameters(tiny, nn.Linear) == 8 * 3 + 3
     tiny.linear.bias.requires_grad_(False)
@@ -81,15 +78,6 @@ class Wasteful(Tiny):
 def test_what_a_discarded_graph_kept_is_not_counted():
     images, labels = torch.randn(64, 1, 4, 4), torch.zeros(64, dtype=torch.int64)
     assert saved_bytes(Wasteful(), images, labels) == saved_bytes(Tiny(), images, labels)
-
-
-def test_time_is_the_median_of_the_repeats_without_the_first(monkeypatch):
-    # Warm-up takes 100 s by this clock, the three repeats 5, 1 and 2.
-    ticks = iter([0.0, 100, 100, 105, 200, 201, 300, 302])
-    monkeypatch.setattr("cnnpool.probe.cost.time.perf_counter", lambda: next(ticks))
-    done = []
-    assert seconds(lambda: done.append(1), 3, torch.device("cpu")) == 2.0
-    assert len(done) == 4
 
 
 def test_a_slower_operator_takes_longer_per_image():

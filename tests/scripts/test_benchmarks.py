@@ -1,26 +1,77 @@
+"""The benchmark scripts, and docs/performance.md and docs/performance_operators.md, which they write."""
+
 import dataclasses
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
+from bench_results import result, results
 
 from cnnpool import data
-from scripts.benchmarks import figures, images, memory, sweep, train
+from scripts.benchmarks import __main__ as benchmarks
+from scripts.benchmarks import figures, front, images, memory, networks, start, train
+from scripts.benchmarks import operators as page
+
+RATIO = {"median": 2.0, "q1": 1.9, "q3": 2.1, "n": 3}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(networks, "SIZE", 64)
+    monkeypatch.setattr(networks, "BATCH", 2)
+
+
+@pytest.mark.parametrize("case", networks.CASES, ids=lambda case: case.title)
+def test_with_filters_of_ours_and_of_timm_a_network_answers_alike(case, small):
+    pytest.importorskip("timm")
+    ours, theirs = (networks.network(case, side).eval() for side in ("ours", "timm"))
+    replaced = [m for m in ours.modules() if isinstance(m, networks.FILTERS)]
+    assert replaced and not [m for m in theirs.modules() if isinstance(m, networks.FILTERS)]
+    images, _ = networks._batch()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images), theirs(images), rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_table_takes_a_plain_script_apart_from_training():
+    def results(suite, *rows, threads=1):
+        machine = {"threads": threads, "date": "2026-01-01", "commit": "abc"}
+        return {"suite": suite, "machine": machine, "rows": list(rows)}
+
+    def operator(speed, **more):
+        case = {"operator": "max 2/2", "layout": "contiguous", "dtype": "float32", "shape": [128, 64, 32, 32]}
+        return case | {"rival": "F.max_pool2d", "speedup": RATIO | {"median": speed}} | more
+
+    step = {"against": "as published", "ratio": RATIO | {"median": 1.04}}
+    step["case"] = "ResNet-18, max_blur in place of its max pooling: training step"
+    trained = {"case": "images/s, convnet, batch 128, max, 1 thread", "against": "torch's", "ratio": RATIO}
+    single = {"median_ms": 8.0, "p90_ms": 9.0, "page_faults": 12.0}
+    files = [
+        results("kernels", trained, threads=2),
+        results("pool", operator(99.0, scaling=RATIO | {"median": 1.7}), threads=2),
+        results("pool", operator(14.0)),
+        results("pool", operator(6.0, plain=True, single={"ours": single})),
+        results("networks", step),
+    ]
+    lines = front.table(files).splitlines()[2:]
+    figures = ["**2x**", "**14x**", "**99x**", "**1.7x**", "**6x**", "**1.04** (1.9 to 2.1, 3) of its time"]
+    assert len(lines) == 6 and all(figure in line for figure, line in zip(figures, lines, strict=True))
+    assert "| 1, 2026" in lines[0] and "| 2, 2026" in lines[2] and "one thread" in lines[3]
+    assert "on 1 thread: ours 8.0 ms (90th percentile 9.0), 12 page faults." in front.singles(files)
 
 
 def test_a_row_is_said_and_written_with_its_ratio():
-    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
-    row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, figures.Wanted(1.5))
-    assert "one thing" in figures.line(row) and "[1.50 2.50] 3" in figures.line(row)
-    figure = "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) |"
+    row = figures.row("one thing", "s", 1.0, 2.0, "another", RATIO, figures.Wanted(1.5))
+    assert "one thing" in figures.line(row) and "[1.90 2.10] 3" in figures.line(row)
+    figure = "| one thing | 1 | 2 (another) | s | **2** (1.9 to 2.1, 3) |"
     assert f"{figure} at least 1.5, reached |" in figures.table([row])
-    bound = figures.row("one thing", "s", 1.0, 2.0, "another", ratio)
+    bound = figures.row("one thing", "s", 1.0, 2.0, "another", RATIO)
     assert f"{figure}  |" in figures.table([bound]) and "wanted" not in bound
-    assert figures.line(bound).rstrip().endswith("[1.50 2.50] 3")
+    assert figures.line(bound).rstrip().endswith("[1.90 2.10] 3")
 
 
 def test_a_target_is_one_of_the_ratio_or_of_our_own_figure():
-    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
     for wanted, words, reached in [
         (figures.Wanted(2), "at least 2", True),
         (figures.Wanted(2.5), "at least 2.5", False),
@@ -28,7 +79,7 @@ def test_a_target_is_one_of_the_ratio_or_of_our_own_figure():
         (figures.Wanted(0.5, most=True, unit="s"), "at most 0.5 s", False),
         (figures.Wanted(1, most=True, unit="s"), "at most 1 s", True),
     ]:
-        row = figures.row("one thing", "s", 1.0, 0.5, "another", ratio, wanted)
+        row = figures.row("one thing", "s", 1.0, 0.5, "another", RATIO, wanted)
         assert (row["wanted"], row["reached"]) == (words, reached)
 
 
@@ -45,34 +96,6 @@ def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
     assert min(timed(case, None) for timed in (train._speed, train._bare, train._automatic)) > 0
     row = train._batches(case, None, 3)
     assert row["rival"] > 0 and row["wanted"] == "at most 0.1 ms"
-
-
-@pytest.mark.parametrize(("network", "operator"), [("sprint", "soft"), ("resnet18", "max_blur")])
-def test_a_step_with_kernels_and_one_without_train(network, operator):
-    case = dataclasses.replace(train.RESNET if network == "resnet18" else train.SMALL, batch_size=2, steps=1)
-    assert min(train._steps(case, operator, wanted) for wanted in (None, False)) > 0
-
-
-def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
-    monkeypatch.setattr(train, "_dataset", few)
-    whole, share = train._probes(train.Case("tiny", "sprint", 2, 8, 6), None, 3)
-    assert whole["ratio"]["n"] == share["ratio"]["n"] == 3
-    assert 0 < share["ours"] < whole["ours"], "one reading is a part of the run"
-
-
-def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
-    def seconds(arguments, threads=None):
-        assert {"seed=0,1,2", "fit.epochs=5"} <= set(arguments)
-        return 10.0 if "launch=processes" in arguments else 30.0 if threads else 20.0
-
-    monkeypatch.setattr(sweep, "CASES", (sweep.Case(3, "convnet", ("fit.epochs=5",)),))
-    monkeypatch.setattr(sweep, "seconds", seconds)
-    monkeypatch.setattr(sweep.os, "cpu_count", lambda: 2)
-    whole, bound = sweep.rows(2)
-    # One core takes 30 s, so two that lose nothing would take 15.
-    assert (whole["ours"], bound["ours"], whole["rival"], bound["rival"]) == (10, 15, 20, 20)
-    assert (whole["ratio"]["median"], bound["ratio"]["median"]) == (20 / 10, 20 / 15)
-    assert whole["case"] == "3 runs, convnet on digits, fit.epochs=5, 2 cores" and whole["reached"]
 
 
 def test_a_folder_is_measured_from_memory_and_from_disk(monkeypatch):
@@ -93,11 +116,46 @@ def test_peak_memory_is_that_of_the_whole_process_and_a_failed_run_is_said(tmp_p
         memory.peak([], tmp_path)
 
 
-def test_photographs_are_further_names_of_a_few_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "DISTINCT", 12)
-    memory.write_photos(tmp_path, 50)
-    train = list((tmp_path / "train").glob("*/*.jpg"))
-    assert len(train) == 50 and len({path.stat().st_ino for path in train}) == 12
-    assert len(list((tmp_path / "test").glob("*/*.jpg"))) == memory.TEST
-    source = data.build("image_folder", root=str(tmp_path), size=memory.SIZE, val_size=8, stream=True)
-    assert source.train.rows.nbytes == 42 * 224 * 224 * 3
+def test_commands_are_timed_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(start, "STARTS", {"nothing": start.Start(["-m", "cnnpool", "--version"], 0.3)})
+    out = tmp_path / "start.json"
+    assert benchmarks.main(["start", "--repeat", "3", "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["ratio"]["n"] == 3 and 0 < row["ours"] < row["rival"]
+    assert "nothing" in capsys.readouterr().out
+    assert "From the command to an answer" in figures.section(json.loads(out.read_text()))
+
+
+def test_a_command_is_timed_until_it_writes_and_then_killed(monkeypatch):
+    monkeypatch.setattr(start.time, "perf_counter", iter([1.0, 4.5]).__next__)
+    code = "import time; open('said', 'w').write('x'); open('said').read(); time.sleep(600)"
+    assert start.seconds(["-c", code], until="said") == 3.5
+
+
+@pytest.mark.parametrize(("code", "until"), [("raise SystemExit(3)", ""), ("open('said', 'w')", "said")])
+def test_a_command_that_fails_or_says_nothing_is_not_timed(code, until):
+    with pytest.raises(RuntimeError, match="ended with status"):
+        start.seconds(["-c", code], until=until)
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def speedup(median, q3=None):
+    return {"median": median, "q1": median, "q3": q3 or median, "n": 5}
+
+
+def test_a_line_tells_how_many_cases_are_slower_and_by_how_much():
+    slow = result(shape=[1, 8, 8, 8], speedup=speedup(0.8, 0.9), ms={"ours": 0.020, "rival": 0.016})
+    noisy = result(shape=[1, 8, 8, 8], speedup=speedup(0.99, 1.01))
+    text = page.document({"a.json": results(result(), slow, noisy), "b.json": results(result())})
+    assert (
+        "Median of 3 cases: 1.0x; 1 take longer, by at most 4 us, down to 0.80x (max 2/2 on 1x8x8x8" in text
+    )
+    assert "Median of 1 cases: 4.0x; none takes longer than the rival." in text
+
+
+def test_the_page_is_that_of_the_results_files():
+    files = sorted((DOCS / "bench").glob("pool-*.json"))
+    text = page.document({path.name: json.loads(path.read_text()) for path in files})
+    assert (DOCS / "performance_operators.md").read_text() == text, "run scripts/docs/performance.py"

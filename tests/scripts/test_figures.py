@@ -54,14 +54,8 @@ def test_a_circle_is_found_inside_functions_too():
 
 
 def test_files_are_weighed_by_part(tmp_path):
-    for name in (
-        "cnnpool/a/b.py",
-        "tests/c.py",
-        "docs/d.md",
-        "docs/generated/e.md",
-        "docs/sweep/f.md",
-        "G.md",
-    ):
+    names = ["cnnpool/a/b.py", "tests/c.py", "docs/d.md", "docs/generated/e.md", "docs/sweep/f.md", "G.md"]
+    for name in names:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("one\ntwo\n")
@@ -74,17 +68,8 @@ def test_lines_are_counted_without_decorators_and_docstring():
     assert [(one.name, one.lines) for one in functions(parsed(a=source))] == [("cnnpool.a.f", 3)]
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("import torch\ntorch._C.x()", 1),
-        ("from torch._inductor import config", 1),
-        ("from hydra import _internal", 1),
-        ("import torch\ntorch.__version__", 0),
-        ("import os\nos._exit(0)", 0),
-        ("from cnnpool.pool import _mine\n_mine._own", 0),
-    ],
-)
-def test_private_names_of_other_packages_are_found(source, found):
-    assert len(private_names(parsed(**{"room.a": source})).get("room", [])) >= found
-    assert bool(private_names(parsed(**{"room.a": source}))) == bool(found)
+def test_private_names_of_other_packages_are_found():
+    theirs = ("import torch\ntorch._C.x()", "from torch._inductor import x", "from hydra import _internal")
+    allowed = ("import torch\ntorch.__version__", "import os\nos._exit(0)")
+    for source in (*theirs, *allowed, "from cnnpool.pool import _mine\n_mine._own"):
+        assert bool(private_names(parsed(**{"room.a": source}))) == (source in theirs), source

@@ -1,12 +1,18 @@
-"""docs/reliability.md and docs/faults.md say what was measured, by scripts that are still there."""
+"""The scripts that kill, fuzz and make mistakes, and the pages docs/reliability.md and docs/faults.md."""
 
 import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scripts.reliability import null_logs
 from scripts.reliability.__main__ import MEASUREMENTS, ROWS, faults, page
+from scripts.reliability.faults import FAULTS, wrong
 from scripts.reliability.same_against_same import verdict
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +48,58 @@ def test_groups_that_do_not_differ_are_seldom_told_apart(tmp_path):
     # Of 60 comparisons of independent groups 4 in 100 hold a false word: 9 are seen less than once in 1,000.
     for n, paired in ((3, False), (6, True)):
         assert null_logs.share(tmp_path / "runs.csv", n, n, paired, 60) < 9 / 60
+
+
+def outcome(script, *arguments):
+    command = [sys.executable, f"scripts/reliability/{script}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
+
+
+@forks
+@pytest.mark.slow
+def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
+    found = outcome("kill_test.py", "1")
+    assert found["kills"] == 1 and found["runs"] >= 1
+    assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
+
+
+@forks
+@pytest.mark.slow
+def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results():
+    found = outcome("kill_sweep.py", "1", "processes")
+    assert found["kills"] == 1
+    assert found["broken files"] == found["failed restarts"] == found["done twice"] == found["different"] == 0
+
+
+def test_altered_files_are_named_and_the_rest_goes_on():
+    found = outcome("fuzz_files.py", "12", "7")
+    assert found["told"] + found["of no effect"] == found["alterations"] > 8
+
+
+def test_altered_words_are_fine_or_refused_in_one_line():
+    found = outcome("fuzz_configuration.py", "60", "99")
+    assert found["cases"] == found["fine"] + found["refused"] == 60
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """A process in which nothing was computed: threads and kernels of other tests would be in every fork."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            yield process
+
+
+@forks
+@pytest.mark.parametrize("what", [fault.what for fault in FAULTS])
+def test_a_fault_is_answered(what, fresh, tmp_path):
+    assert fresh.submit(wrong, what, tmp_path).result() == []
+
+
+def test_every_fault_has_a_name_of_its_own():
+    assert len({fault.what for fault in FAULTS}) == len(FAULTS) >= 40

@@ -71,6 +71,8 @@ def installed(checkout):
     """A checkout that has been set up, with something of the user's in its environment."""
     checkout.python()
     assert checkout.make("setup")[0] == 0
+    # A second call installs nothing.
+    assert checkout.make("setup")[3] == []
     (checkout.venv / "mine.txt").write_text("mine")
     return checkout
 
@@ -119,10 +121,6 @@ def test_torch_for_cpus_goes_without_hashes_alone(checkout):
     kept = [one for one in blocks if not of_torch.match(one)]
     assert block.findall(others) == kept and 100 < len(kept) < len(blocks) - 15
     assert all("--hash=sha256:" in one for one in kept)
-
-
-def test_second_call_installs_nothing(installed):
-    assert installed.make("setup")[3] == []
 
 
 @pytest.mark.parametrize("change", ["requirements.lock", "pyproject.toml", "torch", "move"])

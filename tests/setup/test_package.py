@@ -1,12 +1,17 @@
-"""The distribution: the wheel's content, the lock, the version and the licence."""
+"""The distribution: the wheel's content, the lock, the version, the licence, the wheel installed alone."""
 
 import hashlib
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import cnnpool
 
@@ -71,11 +76,8 @@ def test_classifiers_are_known_and_name_the_pythons_that_are_asked_for():
     known = pytest.importorskip("trove_classifiers").classifiers
     found = PROJECT["project"]["classifiers"]
     assert not set(found) - known
-    assert found == sorted(found)
-    lowest = min(
-        (one for one in found if re.search(r"3\.\d+$", one)), key=lambda one: int(one.split(".")[-1])
-    )
-    assert PROJECT["project"]["requires-python"] == f">={lowest.rpartition(' ')[2]}"
+    lowest = min(int(one.rpartition(".")[2]) for one in found if re.search(r"3\.\d+$", one))
+    assert PROJECT["project"]["requires-python"] == f">=3.{lowest}"
     assert "Typing :: Typed" in found
 
 
@@ -84,3 +86,115 @@ def test_licence_is_apache_2_to_the_letter():
     # The sha256 of the text that the Apache Software Foundation publishes.
     assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
     assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+KNOWN_BAD = {
+    "lightning": {"2.6.2", "2.6.3"},  # malware: GHSA-w37p-236h-pfx3
+    "pytorch-lightning": {"2.6.2", "2.6.3"},
+    "hydra-core": {"1.2.0", *(f"1.3.{n}" for n in range(8))},  # CVE-2026-68508, -106439, -106441
+    "torch": {"2.5.0", "2.5.1"},  # CVE-2025-32434: code is run in spite of weights_only
+}
+
+
+def pinned():
+    text = (ROOT / "requirements.lock").read_text()
+    return re.findall(r"^([\w.-]+)==([^\s;\\]+)(.*(?:\n    .*)*)", text, re.MULTILINE)
+
+
+def test_every_file_of_every_dependency_is_hashed():
+    assert len(pinned()) > 50
+    assert [name for name, _, rest in pinned() if "--hash=sha256:" not in rest] == []
+
+
+def test_nothing_comes_from_anywhere_but_the_index():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    assert [line for line in lines if "://" in line or line.startswith("-")] == []
+
+
+def test_no_release_known_to_be_bad_is_locked():
+    assert [(name, v) for name, v, _ in pinned() if v in KNOWN_BAD.get(name, ())] == []
+
+
+def test_it_satisfies_the_project_which_leaves_the_known_bad_out():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = [one for group in project["dependency-groups"].values() for one in group if isinstance(one, str)]
+    asked = [*project["project"]["dependencies"], *groups, *project["build-system"]["requires"]]
+    locked = {name: version for name, version, _ in pinned()}
+    for requirement in map(Requirement, asked):
+        name = requirement.name.lower()
+        assert locked[name] in requirement.specifier
+        assert list(requirement.specifier.filter(KNOWN_BAD.get(name, ()))) == []
+
+
+LIMIT_S = 400
+PROGRAM = """
+import torch
+import cnnpool
+assert ".venv" not in cnnpool.__file__ and "site-packages" in cnnpool.__file__, cnnpool.__file__
+x = torch.arange(16.0).view(1, 1, 4, 4)
+assert cnnpool.max_pool2d(x, 2).flatten().tolist() == [5.0, 7.0, 13.0, 15.0]
+assert cnnpool.avg_pool2d(x, 4).item() == 7.5
+"""
+
+
+class Bare:
+    """An environment with the wheel and what it asks for, an empty home and an empty working directory."""
+
+    def __init__(self, environment, home, folder):
+        self.bin, self.home, self.folder = environment / "bin", home, folder
+
+    def run(self, program, *arguments):
+        """Standard output; fails with all that was printed if the status is not 0."""
+        done = subprocess.run(
+            [self.bin / program, *arguments],
+            cwd=self.folder,
+            env={"HOME": str(self.home), "PATH": os.defpath, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def uv(*arguments):
+    """Run the locked uv without a network; skips the test if it does not succeed."""
+    program = Path(sys.executable).with_name("uv")
+    if not program.is_file():
+        pytest.skip("uv is not installed: make setup")
+    done = subprocess.run([program, "--offline", *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"uv {arguments[0]} without a network: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory, wheel):
+    """The wheel, with the locked versions of its dependencies from uv's cache; no development tools."""
+    root = tmp_path_factory.mktemp("bare")
+    cache = Path(uv("cache", "dir"))
+    if not cache.is_dir() or cache.stat().st_dev != root.stat().st_dev:
+        pytest.skip(f"uv's cache {cache} is not on the disk of {root}: gigabytes would be copied")
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    (root / "versions.txt").write_text("\n".join(re.findall(r"^[a-z0-9][^\\\n]*", lock, re.MULTILINE)))
+    environment = root / "environment"
+    uv("venv", "--quiet", "--python", sys.executable, environment)
+    python = environment / "bin" / "python"
+    uv("pip", "install", "--quiet", "--python", python, "--constraint", root / "versions.txt", wheel.filename)
+    for name in ("home", "folder"):
+        (root / name).mkdir()
+    yield Bare(environment, root / "home", root / "folder")
+    shutil.rmtree(environment)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the paths are those of other systems")
+def test_an_installed_wheel_trains_and_compares(bare):
+    assert bare.run("cnnpool", "--version") == f"cnnpool {cnnpool.__version__}\n"
+    for command in ([], ["train"], ["compare"], ["choose"], ["explain"], ["probe"], ["bench"]):
+        assert "usage: cnnpool" in bare.run("cnnpool", *command, "--help")
+    assert not (bare.bin / "pytest").exists()
+    bare.run("python", "-c", PROGRAM)
+    bare.run("cnnpool", "train", "-m", "data=digits", "pool=max", "seed=0,1", "fit=smoke")
+    said = bare.run("cnnpool", "compare", "outputs")
+    assert "test accuracy" in said and (bare.folder / "outputs/report/report.html").is_file()

@@ -7,112 +7,61 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
-BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
-LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-SCHEMA = {"annotated_types", "cnnpool.bounds", "cnnpool.registry"}
-RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
-RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
+# A name that begins with a dot is one of cnnpool.
+BASES = ".model.base .pool.base .readout.base"
+LAYERS = ".data .model .pool .probe .readout"
+SCHEMA = "annotated_types .bounds .registry"
+RIVALS = "antialiased_cnns kornia timm torchvision"
 ROOMS = {
-    "pool": {"torch", "numba", "triton", *SCHEMA},
-    "readout": {"torch", *SCHEMA, "cnnpool.pool"},
-    "model": {"torch", *SCHEMA, *BASES},
-    "data": {"torch", "torchvision", "datasets", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
-    "probe": {"torch", "PIL", "cnnpool.pool.max", "cnnpool.quantity", *SCHEMA, *BASES},
-    "fit": {
-        *("torch", "torchvision", "lightning", "torchmetrics", "tensorboard", "matplotlib", "PIL"),
-        *("cnnpool.bounds", "cnnpool.network"),
-        *("cnnpool.explain", "cnnpool.lightning", "cnnpool.loggers", "cnnpool.quantity", "cnnpool.recipe"),
-        "cnnpool.registry",
-        *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
-    },
-    "report": {
-        *("jinja2", "numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.json_text"),
-        *("cnnpool.cli_parser", "cnnpool.system.atomic", "cnnpool.system.progress", RUN_FOLDER, TABLES),
-        "cnnpool.system.next_command",
-        # The probes describe the numbers of runs that do not do so themselves yet.
-        *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
-    },
-    "tensorboard": {
-        *("tensorboard", "werkzeug", "matplotlib", "cnnpool.report", RUN_FOLDER, TABLES),
-        *("cnnpool.choose.live_file", "cnnpool.json_text"),
-    },
-    "explain": {
-        *("torch", "matplotlib"),
-        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
-    },
-    "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
-    "__init__": {
-        *("cnnpool.launch.python", "cnnpool.pool", "cnnpool.report.table", "cnnpool.surgery"),
-        "cnnpool.system.hardware",
-    },
-    "choices": set(),
-    "network": {*("torch", "cnnpool.choices", "cnnpool.published", "cnnpool.registry", RUN_FOLDER, *LAYERS)},
-    "training": {
-        *("torch", "yaml", "cnnpool.choices", "cnnpool.fit", "cnnpool.loggers", "cnnpool.network"),
-        *("cnnpool.published", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
-    },
-    "__main__": {"cnnpool.cli"},
-    "tables": set(),
-    "choose": {
-        *("numpy", "scipy", "matplotlib", "torch", "annotated_types", "filelock", "pydantic"),
-        *(
-            "cnnpool.cli_parser",
-            "cnnpool.data",
-            "cnnpool.launch",
-            "cnnpool.probe",
-            "cnnpool.published",
-            "cnnpool.quantity",
-            "cnnpool.registry",
-            "cnnpool.report",
-        ),
-        *(RUN_FOLDER, SYSTEM, TABLES),
-    },
-    "cli": {"cnnpool"},
-    "launch": {
-        *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch", "numpy"),
-        *(
-            "cnnpool.choices",
-            "cnnpool.cli_parser",
-            "cnnpool.fit",
-            "cnnpool.loggers",
-            "cnnpool.published",
-            "cnnpool.training",
-            "cnnpool.recipe",
-            RUN_FOLDER,
-            SYSTEM,
-            TABLES,
-            *LAYERS,
-            *SCHEMA,
-            "cnnpool.schema",
-        ),
-    },
-    "cli_parser": set(),
-    "completion": {"argcomplete", "yaml", "cnnpool.cli_parser", "cnnpool.launch", "cnnpool.schema"},
+    "pool": f"numba torch triton {SCHEMA}",
+    "readout": f"torch .pool {SCHEMA}",
+    "model": f"torch {BASES} {SCHEMA}",
+    "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
+    "probe": f"PIL torch .pool.max .quantity {BASES} {SCHEMA}",
+    "fit": (
+        "PIL lightning matplotlib tensorboard torch torchmetrics torchvision .bounds .explain .lightning "
+        f".loggers .network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
+    ),
+    # The probes describe the numbers of runs that do not do so themselves yet.
+    "report": (
+        "jinja2 matplotlib numpy scipy tensorboard .cli_parser .json_text .probe.declared .quantity "
+        ".registry .run_folder .system.atomic .system.next_command .system.progress .tables"
+    ),
+    "tensorboard": "matplotlib tensorboard werkzeug .choose.live_file .json_text .report .run_folder .tables",
+    "explain": "matplotlib torch .cli_parser .pool .readout .registry .system .tables",
+    "bench": f"torch .cli_parser .pool .run_folder .system .tables {RIVALS}",
+    "__init__": ".launch.python .pool .report.table .surgery .system.hardware",
+    "choices": "",
+    "network": f"torch .choices .published .registry .run_folder {LAYERS}",
+    "training": f"torch yaml .choices .fit .loggers .network .published .recipe .run_folder .system {LAYERS}",
+    "__main__": ".cli",
+    "tables": "",
+    "choose": (
+        "annotated_types filelock matplotlib numpy pydantic scipy torch .cli_parser .data .launch .probe "
+        ".published .quantity .registry .report .run_folder .system .tables"
+    ),
+    "cli": "cnnpool",
+    "launch": (
+        "hydra numpy omegaconf ray submitit torch yaml .choices .cli_parser .fit .loggers .published "
+        f".recipe .run_folder .schema .system .tables .training {LAYERS} {SCHEMA}"
+    ),
+    "cli_parser": "",
+    "completion": "argcomplete yaml .cli_parser .launch .schema",
     "loggers": SCHEMA,
     "recipe": SCHEMA,
-    "json_text": {"pydantic"},
-    "run_folder": {
-        *("torch", "numpy", "filelock", "annotated_types", "yaml", SYSTEM),
-        *("cnnpool.json_text", "cnnpool.quantity"),
-    },
-    "system": {"torch", "tqdm", "filelock"},
-    "lightning": {
-        *("torch", "lightning", "torchmetrics", "matplotlib"),
-        *("cnnpool.explain", "cnnpool.probe", "cnnpool.surgery"),
-    },
-    "published": {
-        *("torch", "torchvision", "timm", "safetensors", "cnnpool.model", "cnnpool.surgery"),
-        *("cnnpool.bounds", "cnnpool.choices", "cnnpool.registry", RUN_FOLDER),
-    },
-    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", *BASES},
-    "inspection": {
-        *("torch", "torchvision", "timm", "matplotlib", *LAYERS),
-        *("cnnpool.explain", "cnnpool.published", "cnnpool.surgery"),
-        *("cnnpool.cli_parser", "cnnpool.quantity", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
-    },
-    "bounds": {"annotated_types"},
-    "quantity": {"cnnpool.json_text"},
-    "registry": {"pydantic", "cnnpool.bounds"},
+    "json_text": "pydantic",
+    "run_folder": "annotated_types filelock numpy torch yaml .json_text .quantity .system",
+    "system": "filelock torch tqdm",
+    "lightning": "lightning matplotlib torch torchmetrics .explain .probe .surgery",
+    "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
+    "surgery": f"torch .pool .readout .registry {BASES}",
+    "inspection": (
+        "matplotlib timm torch torchvision .cli_parser .explain .published .quantity .registry "
+        f".run_folder .surgery .system .tables {LAYERS}"
+    ),
+    "bounds": "annotated_types",
+    "quantity": ".json_text",
+    "registry": "pydantic .bounds",
     "schema": SCHEMA,
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
@@ -151,7 +100,8 @@ def violations(path, source):
     room = room_of(path)
     if room not in ROOMS:
         return [f"{path}: there is no room called {room}"]
-    allowed = {*ROOMS[room], f"cnnpool.{room}", "cnnpool.__version__"}
+    own = (f"cnnpool{name}" if name.startswith(".") else name for name in ROOMS[room].split())
+    allowed = {*own, f"cnnpool.{room}", "cnnpool.__version__"}
     found = [
         f"{path}:{line}: {room} may not import {name}"
         for line, name in imports(path, source)
@@ -175,7 +125,7 @@ def test_files_keep_the_rules_of_their_rooms():
 
 BREACHES = {
     "cnnpool/pool/max.py": [
-        "from cnnpool.readout.gap import GlobalAvgPool2d",
+        "from cnnpool.readout.whole import GlobalAvgPool2d",
         "from .. import model",
         "import numpy as np",
         "import torch, scipy",
@@ -189,7 +139,7 @@ BREACHES = {
     "cnnpool/pool/utils.py": [""],
     "cnnpool/helpers/sizes.py": [""],
     "cnnpool/trainers/loop.py": [""],
-    "cnnpool/model/vgg.py": ["from cnnpool.pool import OPERATORS"],
+    "cnnpool/model/plain.py": ["from cnnpool.pool import OPERATORS"],
     "cnnpool/__init__.py": ["import torch"],
 }
 ALLOWED = {
@@ -198,7 +148,7 @@ ALLOWED = {
         'import_module(f"cnnpool.pool.{device}.{stem}")',
         "from .base import Pool2d\nfrom . import base\nfrom .. import registry",
     ],
-    "cnnpool/model/vgg.py": ["from cnnpool.pool.base import Pool2d"],
+    "cnnpool/model/plain.py": ["from cnnpool.pool.base import Pool2d"],
     "cnnpool/cli.py": ["def train():\n    from cnnpool import report"],
 }
 

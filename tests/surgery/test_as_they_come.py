@@ -186,17 +186,8 @@ def test_a_module_of_several_channel_numbers_takes_what_serves_them_all():
     assert torch.equal(model(x), expected)
 
 
-class Quantised(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.pool = nn.MaxPool2d(2)
-
-    def forward(self, x):
-        return self.pool((x * 10).round().to(torch.int32).to(torch.uint8)).float()
-
-
 def test_integer_maps_are_pooled():
-    model, x = Quantised(), images().abs()
+    model, x = nn.Sequential(nn.MaxPool2d(2)), (10 * images().abs()).to(torch.uint8)
     expected = model(x)
     cnnpool.swap(model, "max", example=x)
     assert torch.equal(model(x), expected)

@@ -1,17 +1,21 @@
-"""Downsampling of the networks that people have: patch merging, functional calls, stems, order and cost."""
+"""Networks that people have: those of torchvision and timm, Swin, Same convolutions, calls, stems, cost."""
 
 import logging
 
 import pytest
+import timm
 import torch
+import torchvision
+from timm import layers
 from timm.models.swin_transformer import PatchMerging as TimmMerging
 from torch import nn
 from torch.nn import functional as F
+from torch.testing import assert_close
 from torchvision.models.swin_transformer import PatchMerging, PatchMergingV2
 
 import cnnpool
-from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d
-from cnnpool.surgery.dense import DenseMerging
+from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d, MaxPool2d
+from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d
 from cnnpool.surgery.replace import Cost, cost, costlier
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
@@ -145,3 +149,90 @@ def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
     model = nn.Sequential(nn.Conv2d(3, 64, 1), nn.AdaptiveAvgPool2d(1))
     cnnpool.swap(model, "clip_attention", example=EXAMPLE)
     assert "clip_attention makes the model more expensive" in caplog.text and "skip_stem" not in caplog.text
+
+
+KINDS = ["Conv2dSame", "StdConv2dSame", "ScaledStdConv2dSame"]
+
+
+def made(kind, kernel, stride, dilation=1):
+    torch.manual_seed(0)
+    # timm gives its standardised convolutions the padding by a word.
+    more = {} if kind == "Conv2dSame" else {"padding": "SAME"}
+    return getattr(layers, kind)(2, 3, kernel, stride=stride, dilation=dilation, **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "stride"), [(3, 2), (5, 2), (7, 2), (1, 2), (2, 2), (3, 3), (3, 4), ((3, 5), (2, 3))]
+)
+def test_subsampling_behind_it_is_the_convolution_as_it_was_at_every_size(kind, kernel, stride, dilation):
+    conv = made(kind, kernel, stride, dilation)
+    model = nn.Sequential(conv)
+    cnnpool.swap(model, "subsample", example=torch.zeros(1, 2, 16, 16))
+    for size in ((12, 12), (13, 12), (11, 14), (9, 17)):
+        x = torch.randn(2, 2, *size)
+        with torch.no_grad():
+            assert_close(model(x), conv(x))
+
+
+def test_by_hand_a_window_of_three_at_stride_two():
+    conv = layers.Conv2dSame(1, 1, (1, 3), stride=(1, 2), bias=False)
+    with torch.no_grad():
+        conv.weight.copy_(torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 1, 3))
+        dense = DenseSameConv2d(layers.Conv2dSame(1, 1, (1, 3), bias=False), (1, 2))
+        dense.dense.weight.copy_(conv.weight)
+        # Of four pixels SAME pads one zero, behind them: windows 123 and 34 with a zero.
+        x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
+        assert conv(x).flatten().tolist() == [321, 43]
+        assert dense(x).flatten().tolist() == [321, 432, 43, 4]
+
+
+def test_a_published_network_that_pads_by_its_stride_stays_the_same_function():
+    torch.manual_seed(0)
+    model = timm.create_model("tf_efficientnet_lite0", num_classes=4).eval()
+    for size in (64, 75):
+        x = torch.randn(2, 3, size, size)
+        with torch.no_grad():
+            before = model(x)
+            after = timm.create_model("tf_efficientnet_lite0", num_classes=4).eval()
+            after.load_state_dict(model.state_dict())
+            cnnpool.swap(after, "subsample", example=x[:1], where="conv")
+            assert_close(after(x), before, rtol=1e-4, atol=1e-5)
+
+
+# Per model: max pooling and strided convolutions that downsample.
+ZOO = {"resnet18": (1, 7), "mobilenet_v3_small": (0, 5), "densenet121": (1, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ZOO)
+def test_max_in_place_of_max_pooling_changes_no_bit_and_subsample_keeps_the_function(name):
+    model, x = getattr(torchvision.models, name)(num_classes=10).eval(), torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        before = model(x)
+        if ZOO[name][0]:
+            changes = cnnpool.swap(
+                model,
+                "max",
+                example=torch.zeros(1, 3, 64, 64),
+                where=lambda _, m: isinstance(m, nn.MaxPool2d),
+            )
+            assert len(changes) == ZOO[name][0] and all(isinstance(c.after, MaxPool2d) for c in changes)
+        assert torch.equal(model(x), before)
+        assert (
+            len(cnnpool.swap(model, "subsample", example=torch.zeros(1, 3, 64, 64), where="conv"))
+            == ZOO[name][1]
+        )
+        assert_close(model(x), before)
+    assert not any(max(m.stride) > 1 for m in model.modules() if isinstance(m, nn.Conv2d))
+
+
+@pytest.mark.slow
+def test_head_is_the_last_global_pooling_and_not_that_of_an_attention_block():
+    model = torchvision.models.mobilenet_v3_small(weights=None)
+    squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
+    assert [c.name for c in cnnpool.swap(model, "gap", example=torch.zeros(1, 3, 64, 64))] == ["avgpool"]
+    assert [
+        c.name for c in cnnpool.swap(model, "gmp", example=torch.zeros(1, 3, 64, 64), where="features")
+    ] == squeezes

@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from PIL import Image
 from short_runs import STILL, steps
 
 from cnnpool import cli
@@ -21,6 +23,22 @@ def command(capfd):
         return stop.value.code or 0
 
     return run
+
+
+@pytest.fixture
+def photographed(in_a_folder):
+    """A function that fills a folder with ``count`` images of two classes, each ``more`` rows higher."""
+
+    def write(name, count, rows, columns, more=0):
+        random = np.random.default_rng(0)
+        for number in range(count):
+            path = in_a_folder / name / "ab"[number % 2] / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = random.integers(0, 256, (rows + more * number, columns, 3), np.uint8)
+            Image.fromarray(pixels).save(path)
+        return in_a_folder / name
+
+    return write
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 import torch
 from lightning.pytorch.loggers import Logger
-from PIL import Image
-from proofs import ELSEWHERE, proves
+from proofs import elsewhere, proves
 from shelf import Shelf
 from short_runs import STILL, results_of
 from short_studies import Bench, shared_jobs_of
@@ -17,37 +16,45 @@ from cnnpool.launch import run_processes
 from cnnpool.launch.job import Outcome
 from cnnpool.report import plots
 
-ELSEWHERE |= {
-    "seed": "wiring/test_training_keys.py::"
-    "test_the_first_loss_is_that_of_the_seeds_network_on_the_seeds_images",
-    "launch.ray.address": "launch/test_run_ray.py::test_an_address_where_nobody_listens_is_refused",
-    "launch.ray.threads": "launch/test_run_ray.py::"
-    "test_a_worker_that_dies_is_one_failed_job_and_the_others_are_told",
-    "launch.ray.gpus": "launch/test_run_ray.py::"
-    "test_a_worker_that_dies_is_one_failed_job_and_the_others_are_told",
-    "choose.limit": "choose/test_command.py::test_a_candidate_over_the_limit_is_out",
-    "choose.tune": "choose/test_drive.py::test_every_candidate_tries_the_same_values_on_a_seed_of_its_own",
-    "choose.budget": "choose/test_drive.py::"
-    "test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished",
-    "launch.slurm.cluster": "launch/test_slurm.py::"
-    "test_a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there",
-    "probe --download": "inspection/test_examine.py::"
-    "test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for",
-    "probe --weights": "inspection/test_examine.py::"
-    "test_published_weights_of_a_file_answer_as_built_and_swapped",
-    **dict.fromkeys(
-        ("compare --best", "compare --last", "compare --mean-of-last"),
-        "report/test_foreign.py::test_the_value_of_a_run_is_the_last_the_best_or_a_mean",
-    ),
-    "compare --margin": "report/test_foreign.py::"
-    "test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power",
-    "log.csv": "fit/test_loggers.py::test_csv_holds_every_scalar_and_changes_no_bit",
-    "train --cfg": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
-    "train --package": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
-    "train --resolve": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
-    "train --info": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
-    "train --multirun": "launch/test_cli.py::test_a_sweep_goes_on_after_a_failing_job_and_says_so",
-}
+elsewhere("""
+wiring/test_training_keys.py
+  the_first_loss_is_that_of_the_seeds_network_on_the_seeds_images: seed
+launch/test_run_ray.py
+  an_address_where_nobody_listens_is_refused: launch.ray.address
+  a_worker_that_dies_is_one_failed_job_and_the_others_are_told: launch.ray.threads launch.ray.gpus
+choose/test_command.py
+  a_candidate_over_the_limit_is_out: choose.limit
+choose/test_drive.py
+  every_candidate_tries_the_same_values_on_a_seed_of_its_own: choose.tune
+  the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished: choose.budget
+launch/test_slurm.py
+  a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there: launch.slurm.cluster
+report/test_foreign.py
+  the_value_of_a_run_is_the_last_the_best_or_a_mean: compare --best --last --mean-of-last
+  a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power: compare --margin
+report/test_verdict.py
+  consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request: compare --all --metric
+report/test_command.py
+  everything_is_written: compare --out
+  failed_and_unfinished_runs_are_listed_not_dropped: compare --status
+  compare_names_the_folder_and_the_tab_and_writes_nothing_there: compare --no-board
+fit/test_loggers.py
+  csv_holds_every_scalar_and_changes_no_bit: log.csv
+launch/test_compose.py
+  the_configuration_is_shown_and_nothing_is_run: train --cfg --package --resolve --info
+  a_sweep_of_as_many_jobs_as_it_may_have_is_composed: train --max-jobs
+launch/test_cli.py
+  a_sweep_goes_on_after_a_failing_job_and_says_so: train --multirun
+inspection/test_examine.py
+  a_run_is_measured_as_its_model_in_memory: probe MODEL --samples --probes --set --out
+  photographs_of_different_sizes_are_brought_to_the_size: probe --data --root --size
+  a_checkpoint_gives_a_users_model_its_weights: probe --checkpoint
+  a_swapped_model_is_the_one_swapped_by_hand_and_stands_beside_the_first: probe --swap --swap-set
+  numbers_of_untrained_weights_are_marked_each: probe --all
+  a_timm_model_is_measured_with_strided_convolutions_made_pooling: probe --where
+  the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for: probe --download
+  published_weights_of_a_file_answer_as_built_and_swapped: probe --weights
+""")
 ONE = [*STILL, "fit.max_steps=1"]
 
 
@@ -71,16 +78,6 @@ def test_a_run_begins_with_the_files_and_ends_in_the_folder_that_were_named(comm
     assert command("train", *words, "model.width=2", "hydra.run.dir=here/it/is") == 0
     found = results_of(in_a_folder / "here" / "it" / "is")
     assert (found["seed"], found["model"]["width"]) == (0, 2)
-
-
-@proves("train --max-jobs")
-def test_a_sweep_of_more_than_max_jobs_is_refused(command, in_a_folder, capfd, monkeypatch):
-    ran = []
-    monkeypatch.setattr("cnnpool.launch.sweep.outcomes_of", lambda jobs: ran.extend(jobs) or iter(()))
-    command("train", "-m", "--max-jobs", "3", "seed=range(3)")
-    assert len(ran) == 3
-    assert command("train", "-m", "--max-jobs", "2", "seed=range(3)") == 2 and len(ran) == 3
-    assert "--max-jobs 3" in capfd.readouterr().err
 
 
 # Launch.
@@ -208,108 +205,29 @@ def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, comman
 # Probe.
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A finished run of a network for images of any size."""
-    from cnnpool import cli
-
-    folder = tmp_path_factory.mktemp("probed") / "seed0"
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["train", *ONE, "readout=gap", f"hydra.run.dir={folder}"])
-    assert not stop.value.code
-    return folder
-
-
-@pytest.fixture
-def probed(command, in_a_folder):
-    """A function that probes quickly: the content of results.json."""
-
-    def probe(model, *words, out="out"):
-        words = ["--samples", "8", *words] if "--samples" not in words else words
-        words = [*words, "--probes", "aliasing"] if "--probes" not in words else words
-        assert command("probe", str(model), *words, "--out", out) == 0
-        return results_of(in_a_folder / out)
-
-    return probe
-
-
-@proves("probe MODEL", "probe --samples", "probe --probes", "probe --set", "probe --out")
-def test_a_run_is_probed_by_the_named_probes_on_so_many_images(run, probed):
-    found = probed(run, "--samples", "6", "--probes", "aliasing,equivariance", "--set", "aliasing.samples=4")
-    sections = {"aliasing", "equivariance", "gradient", "invariance", "cost"} & found.keys()
-    assert sections == {"aliasing", "equivariance"} and found["test"]["samples"] == 6
-    assert (found["aliasing"]["samples"], found["equivariance"]["samples"]) == (4, 6)
-    assert found["examined"]["model"] == str(run)
-
-
-@pytest.fixture
-def drawn(in_a_folder, monkeypatch):
-    """A network of random weights for images of any size, as cnnpool probe names it."""
+@proves("probe --seed", "probe --device")
+def test_a_probe_draws_weights_by_its_seed_and_computes_on_its_device(
+    command, in_a_folder, monkeypatch, capfd
+):
     (in_a_folder / "drawn_network.py").write_text(
         "from torch import nn\n\n\ndef build():\n"
         "    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)\n"
         "    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), *head)\n"
     )
     monkeypatch.syspath_prepend(in_a_folder)
-    return "drawn_network:build"
+    words = ["probe", "drawn_network:build", "--samples", "8", "--probes", "aliasing", "--out", "out"]
 
+    def found(*more):
+        assert command(*words, *more) == 0
+        return results_of(in_a_folder / "out")
 
-@proves("probe --data", "probe --root", "probe --size")
-def test_other_images_of_another_size_are_taken(drawn, probed, in_a_folder):
-    for number in range(20):
-        path = in_a_folder / "photographs" / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.effect_noise((24, 24), 50).save(path)
-    usual, small = probed(drawn), probed(drawn, "--size", "20")
-    assert "of digits, 3x28x28" in usual["examined"]["images"]
-    assert "of digits, 3x20x20" in small["examined"]["images"] and small["aliasing"] != usual["aliasing"]
-    own = ["--data", "image_folder", "--root", "photographs", "--size", "24", "--samples", "2"]
-    assert "2 test images of image_folder, 3x24x24" in probed(drawn, *own)["examined"]["images"]
-
-
-@proves("probe --checkpoint")
-def test_weights_are_those_of_the_checkpoint(run, probed, in_a_folder):
-    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    state = {key: torch.zeros_like(value) for key, value in content["state_dict"].items()}
-    torch.save({"state_dict": state}, in_a_folder / "zeros.pt")
-    found = probed(run, "--checkpoint", "zeros.pt")
-    assert found["test"]["loss"] == pytest.approx(2.302585, rel=1e-5) != probed(run)["test"]["loss"]
-
-
-@proves("probe --seed")
-def test_the_seed_draws_random_weights(drawn, probed):
-    losses = [probed(drawn, "--seed", seed)["test"]["loss"] for seed in "112"]
+    losses = [found("--seed", seed)["test"]["loss"] for seed in "112"]
     assert losses[0] == losses[1] != losses[2]
-
-
-@proves("probe --swap", "probe --swap-set", "probe --where", "probe --all")
-def test_a_swap_puts_in_what_was_asked_where_it_was_asked(run, probed, in_a_folder, capfd):
-    swap = ["--swap", "avg", "--swap-set", "kernel_size=4", "--where", "pool"]
-    probes = ["--probes", "gradient,aliasing"]
-    before = probed(run, *swap, *probes)
-    short = capfd.readouterr().out
-
-    def after(out):
-        (folder,) = (path for path in (in_a_folder / out).iterdir() if path.is_dir())
-        return results_of(folder)
-
-    assert {stage["name"] for stage in before["stages"].values()} == {"MaxPool2d"}
-    for stage in after("out")["stages"].values():
-        assert stage["name"] == "AvgPool2d" and re.search(r"kernel_size=\(?4", stage["settings"])
-    probed(run, *swap, *probes, "--all", out="whole")
-    assert len(capfd.readouterr().out.splitlines()) > len(short.splitlines())
-    assert after("whole")["gradient"] == after("out")["gradient"]
-    head = probed(run, "--swap", "gmp", "--where", "head", out="head")
-    assert after("head")["stages"] == head["stages"] and after("head")["test"] != head["test"]
-
-
-@proves("probe --device")
-def test_the_device_is_where_it_is_computed(run, probed, command, capfd):
     if torch.cuda.is_available():
-        here, there = (probed(run, "--device", name)["environment"]["device"] for name in ("cpu", "cuda"))
+        here, there = (found("--device", name)["environment"]["device"] for name in ("cpu", "cuda"))
         assert here != there == torch.cuda.get_device_name()
     capfd.readouterr()
-    assert command("probe", str(run), "--device", "cuda:99", "--samples", "2", "--probes", "aliasing") == 2
+    assert command(*words, "--device", "cuda:99") == 2
     assert "cuda:99" in capfd.readouterr().err
 
 
@@ -369,34 +287,6 @@ def test_choices_are_told_apart_by_keys_or_mixed_knowingly(shelf, compared):
     mixed = lines_of(compared("--allow", "model.width", "--by", "pool"))
     # Mean of .90, .91, .92 and three times .80.
     assert "85.50" in mixed["max"]
-
-
-@proves("compare --metric", "compare --out", "compare --no-board")
-def test_the_metric_is_compared_and_the_report_lies_in_out(shelf, compared, in_a_folder):
-    same = ["--where", "model.width=24"]
-    usual = compared(*same)
-    assert "test accuracy" in usual and "--logdir" in usual
-    assert (in_a_folder / "outputs" / "report" / "report.html").exists()
-    found = compared(*same, "--metric", "test.loss", "--out", "elsewhere", "--no-board")
-    assert found.startswith("Test loss") and "--logdir" not in found
-    assert float(re.search(r"0\.09\d*", lines_of(found)["max"])[0]) == pytest.approx(0.09)
-    assert (in_a_folder / "elsewhere" / "report.html").exists()
-
-
-@proves("compare --all")
-def test_all_prints_the_measures_that_the_report_holds(shelf, compared):
-    same = ["--where", "model.width=24"]
-    assert "parameters" not in compared(*same)
-    assert "parameters" in compared(*same, "--all")
-
-
-@proves("compare --status")
-def test_the_status_lists_the_runs_and_compares_none(shelf, compared, in_a_folder):
-    (shelf.root / "broken" / "seed0").mkdir(parents=True)
-    (shelf.root / "broken" / "seed0" / "results.json").write_text("{")
-    found = compared("--status")
-    assert "10 runs: " in found and "9 done" in found and "1 damaged" in found
-    assert not (in_a_folder / "outputs" / "report").exists()
 
 
 # Choose.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from proofs import ELSEWHERE, proves
+from proofs import elsewhere, proves
 from short_runs import STILL
 from torch.nn import functional as F
 
@@ -21,20 +21,19 @@ TOGETHER = (
     {"shift": 2, "random_resized_crop": [0.3, 0.6], "auto_augment": "randaugment", "color_jitter": 0.5,
      "cutmix": 1.0, "limit": 500},
 )  # fmt: skip
-ELSEWHERE |= {
-    "data.download": "data/test_torchvision.py::test_missing_files_are_downloaded_by_torchvision_once",
-    "data.dataset": "data/test_torchvision.py::test_images_and_labels_of_svhn_are_those_of_its_files",
-    "data.variant": "data/test_torchvision.py::test_letters_of_emnist_are_grey_and_have_no_class_for_nothing",
-    "data.path": "data/test_huggingface.py::test_images_labels_and_classes_are_those_of_the_files",
-    "data.train": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
-    "data.val": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
-    "data.test": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
-    "data.image": "data/test_huggingface.py::test_one_of_several_columns_of_classes_must_be_chosen",
-    "data.label": "data/test_huggingface.py::test_one_of_several_columns_of_classes_must_be_chosen",
-    "model.weights": "launch/test_published.py::test_weights_of_a_file_are_recorded_and_fine_tuned",
-    "model.normalise": "launch/test_published.py::"
-    "test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again",
-}
+elsewhere("""
+data/test_torchvision.py
+  missing_files_are_downloaded_by_torchvision_once: data.download
+  images_and_labels_of_svhn_are_those_of_its_files: data.dataset
+  letters_of_emnist_are_grey_and_have_no_class_for_nothing: data.variant
+data/test_huggingface.py
+  images_labels_and_classes_are_those_of_the_files: data.path
+  what_is_not_there_is_refused_in_a_line: data.train data.val data.test
+  one_of_several_columns_of_classes_must_be_chosen: data.image data.label
+launch/test_published.py
+  weights_of_a_file_are_recorded_and_fine_tuned: model.weights
+  sizes_and_scale_of_the_weights_are_said_recorded_and_known_again: model.normalise
+""")
 
 
 @proves(*(f"data.{key}" for keys in TOGETHER for key in keys))
@@ -65,29 +64,10 @@ def test_batches_of_validation_are_as_large_as_asked():
     assert sizes(eval_batch_size=100) == [100, 100, 16] and sizes() == [216]
 
 
-@proves("data.limit_seed")
-def test_a_limit_seed_fixes_the_images(losses):
-    options = [
-        "data.limit=200",
-        "data.val_size=0",
-        "data.batch_size=200",
-        "fit.max_steps=1",
-        "model.dropout=0",
-    ]
-    # The same images in any order have the same loss; the weights follow the seed.
-    first = [losses(*options, f"data.limit_seed={seed}")[0] for seed in (1, 1, 2)]
-    assert first[0] == pytest.approx(first[1], rel=1e-6) and first[0] != pytest.approx(first[2], rel=1e-6)
-
-
 @pytest.fixture
-def photographs(in_a_folder):
-    """Twelve colour images of two classes and many sizes, one damaged, one large; no test images."""
-    random = np.random.default_rng(0)
-    for number in range(12):
-        path = in_a_folder / "mine" / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (20 + number, 24, 3), np.uint8)).save(path)
-    return in_a_folder / "mine"
+def photographs(photographed):
+    """Twelve colour images of two classes and many sizes; no test images."""
+    return photographed("mine", 12, 20, 24, more=1)
 
 
 def read(root, **options):

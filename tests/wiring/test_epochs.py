@@ -8,27 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from short_runs import STILL, steps
 
 from cnnpool.run_folder.checkpoint import SCHEMA, load
 
 
 @pytest.fixture
-def photographs(in_a_folder):
+def photographs(photographed):
     """A folder of 60 images in two classes."""
-    random = np.random.default_rng(0)
-    for number in range(60):
-        path = in_a_folder / "photographs" / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8)).save(path)
-    return [
-        "data=image_folder",
-        "data.root=photographs",
-        "data.size=16",
-        "data.batch_size=8",
-        "data.flip=true",
-    ]
+    photographed("photographs", 60, 16, 16)
+    options = ["data=image_folder", "data.root=photographs", "data.size=16", "data.batch_size=8"]
+    return [*options, "data.flip=true"]
 
 
 def assert_epochs_differ(losses, epochs):
@@ -63,10 +53,9 @@ def test_epochs_of_two_processes_differ(losses):
 
 
 def test_a_run_killed_in_its_third_epoch_goes_on_to_the_same_bits(command, tmp_path):
-    options = [
-        "data=digits", "data.batch_size=64", "data.shift=2", "model.width=2", "fit.epochs=4",
-        "fit.checkpoint_every_minutes=0", "fit.log_every_steps=1", "fit.pictures=false", "probe=none",
-    ]  # fmt: skip
+    options = ["data=digits", "data.batch_size=64", "data.shift=2", "model.width=2", "fit.epochs=4"]
+    options += ["probe=none"]
+    options += ["fit.checkpoint_every_minutes=0", "fit.log_every_steps=1", "fit.pictures=false"]
     killed = [sys.executable, "-m", "cnnpool", "train", *options, "hydra.run.dir=killed"]
     process = subprocess.Popen(killed, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     records = tmp_path / "killed" / "metrics.jsonl"

@@ -3,13 +3,14 @@
 import logging
 import random
 import signal
+from functools import partial
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from PIL import Image
+from short_runs import quiet_trainer
 
 import cnnpool
 from cnnpool.run_folder.checkpoint import load
@@ -23,9 +24,7 @@ pytestmark = [
 ]
 
 
-def quiet_trainer(**flags):
-    off = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    return L.Trainer(accelerator="cpu", enable_model_summary=False, num_sanity_val_steps=0, **off, **flags)
+quiet = partial(quiet_trainer, num_sanity_val_steps=0)
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_ones_own_trainer_gives_the_bits_of_the_command(trained, tmp_path):
     classifier = cnnpool.classifier(*QUICK, "data.shift=1", seed=0)
     torch.use_deterministic_algorithms(True)
     try:
-        quiet_trainer(max_epochs=2).fit(classifier, datamodule=cnnpool.datamodule("digits", shift=1, seed=0))
+        quiet(max_epochs=2).fit(classifier, datamodule=cnnpool.datamodule("digits", shift=1, seed=0))
     finally:
         torch.use_deterministic_algorithms(False)
     weights = load(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
@@ -55,7 +54,7 @@ def test_ones_own_trainer_gives_the_bits_of_the_command(trained, tmp_path):
 
 def test_early_stopping_and_clipping_work_in_ones_own_trainer_and_by_name(in_a_folder):
     classifier = cnnpool.classifier(*QUICK, "fit.epochs=20", "fit.lr=1e-30")
-    trainer = quiet_trainer(
+    trainer = quiet(
         max_epochs=20,
         gradient_clip_val=0.5,
         callbacks=[EarlyStopping("val/accuracy", mode="max", patience=2)],
@@ -73,7 +72,7 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     classifier = cnnpool.load("run")
     assert not classifier.training
     images = cnnpool.datamodule("digits")
-    batches = quiet_trainer().predict(classifier, images)
+    batches = quiet().predict(classifier, images)
     labels = images.dataset.test.labels
     right = (torch.cat(batches).argmax(1) == labels).double().mean()
     assert float(right) == pytest.approx(trained.accuracy)

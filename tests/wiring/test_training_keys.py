@@ -121,6 +121,7 @@ def test_frozen_levels_keep_their_weights_and_statistics(run):
     assert "model.classifier.weight" in moved and any("num_batches_tracked" in key for key in moved)
 
 
+@proves("data.limit_seed")
 def test_a_limit_draws_other_images_for_every_seed_and_the_same_for_one_limit_seed():
     def images(**options):
         dataset = cnnpool.datamodule("digits", limit=200, **options).dataset
@@ -141,17 +142,54 @@ def test_a_probe_of_rare_epochs_is_in_the_record_once_the_run_ends(run):
     assert "gradient/zero_fraction/s1" in (folder / "metrics.jsonl").read_text()
 
 
-@proves("fit.channels_last")
-@pytest.mark.parametrize("channels_last", [True, False])
-def test_the_memory_format_is_that_of_images_and_activations(run, watched, channels_last):
+@proves("fit.channels_last", "fit.precision", "fit.deterministic")
+@proves("trainer.detect_anomaly", "trainer.inference_mode")
+@pytest.mark.parametrize(
+    ("asked", "mode"),
+    [
+        ({"deterministic": "auto", "channels_last": True, "precision": "32-true"}, 2),
+        ({"deterministic": "true", "channels_last": False, "precision": "bf16-mixed"}, 2),
+        ({"deterministic": "warn", "detect_anomaly": True, "inference_mode": False}, 1),
+        ({"deterministic": "false"}, 0),
+    ],
+)
+def test_a_forward_pass_is_computed_as_asked(run, watched, asked, mode):
     def look(module, x):
-        if module.training:
-            return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-        return None
+        last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        modes = torch.is_anomaly_enabled(), torch.is_inference_mode_enabled()
+        # A network is tried in training mode before its first step, without gradients.
+        if module.training and torch.is_grad_enabled():
+            return "train", last, x.dtype, torch.get_deterministic_debug_mode(), *modes
+        return ("evaluate", *modes) if not module.training else None
 
     seen = watched(look)
-    run(f"fit.channels_last={str(channels_last).lower()}", "fit.max_steps=2", "model.width=8")
-    assert seen - {None} == {channels_last}
+    flags = {
+        f"trainer.{key}" if "mode" in key or "anomaly" in key else f"fit.{key}": value
+        for key, value in asked.items()
+    }
+    run(*(f"{key}={str(value).lower()}" for key, value in flags.items()), "fit.max_steps=2", "model.width=8")
+    kind = torch.bfloat16 if asked.get("precision") == "bf16-mixed" else torch.float32
+    anomaly = asked.get("detect_anomaly", False)
+    trained = {one for one in seen if one and one[0] == "train"}
+    assert trained == {("train", asked.get("channels_last", True), kind, mode, anomaly, False)}
+    inferred = any(one[2] for one in seen if one and one[0] == "evaluate")
+    assert inferred == asked.get("inference_mode", True)
+
+
+@proves("fit.keep_memory", "fit.pictures", "log.tensorboard", "fit.progress")
+@proves("trainer.profiler", "trainer.enable_model_summary")
+@pytest.mark.parametrize("asked", [True, False])
+def test_pictures_bar_profiler_and_summary_are_shown_and_memory_is_kept_where_asked(
+    run, capfd, monkeypatch, asked
+):
+    kept, switch = [], str(asked).lower()
+    monkeypatch.setattr("cnnpool.training.keep_memory", lambda: kept.append(True))
+    profiler = ["trainer.profiler=simple", "trainer.enable_model_summary=true"] if asked else []
+    keys = ("fit.pictures", "fit.progress", "fit.keep_memory")
+    folder = run(*(f"{key}={switch}" for key in keys), "fit.epochs=1", *profiler)
+    said = "".join(capfd.readouterr())
+    assert [word in said for word in ("it/s", "optimizer_step", "Trainable params")] == [asked] * 3
+    assert bool(EventAccumulator(str(folder)).Reload().Tags()["images"]) == bool(kept) == asked
 
 
 def test_another_number_of_devices_is_another_run(run, command, capfd):
@@ -160,12 +198,6 @@ def test_another_number_of_devices_is_another_run(run, command, capfd):
     words = ("train", *STILL, "fit.max_steps=1", "fit.devices=2", f"hydra.run.dir={folder}")
     assert command(*words) == 2
     assert "fit.devices: 1 -> 2" in capfd.readouterr().err
-
-
-@proves("fit.devices")
-def test_all_devices_of_a_machine_without_a_gpu_are_one(run):
-    one, every = (run("fit.max_steps=3", f"fit.devices={count}") for count in (1, -1))
-    assert steps(one) == steps(every)
 
 
 def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capfd):
@@ -256,39 +288,13 @@ def test_a_batch_in_parts_makes_the_step_of_the_whole(run):
     assert len(logged) == 9
 
 
-@proves("fit.precision")
-@pytest.mark.parametrize(("precision", "kind"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
-def test_the_precision_is_that_of_the_activations(run, watched, precision, kind):
-    seen = watched(lambda module, x: x.dtype if module.training and torch.is_grad_enabled() else None)
-    run(f"fit.precision={precision}", "fit.max_steps=1")
-    assert seen - {None} == {kind}
-
-
-@proves("fit.deterministic")
-@pytest.mark.parametrize(("value", "mode"), [("auto", 2), ("true", 2), ("warn", 1), ("false", 0)])
-def test_operations_that_do_not_repeat_are_treated_as_asked(run, watched, value, mode):
-    def look(module, x):
-        return torch.get_deterministic_debug_mode() if module.training and torch.is_grad_enabled() else None
-
-    seen = watched(look)
-    run(f"fit.deterministic={value}", "fit.max_steps=1")
-    assert seen - {None} == {mode}
-
-
-@proves("fit.keep_memory")
-def test_freed_memory_is_kept_where_asked(run, monkeypatch):
-    kept = []
-    monkeypatch.setattr("cnnpool.training.keep_memory", lambda: kept.append(True))
-    for value in (False, True):
-        run(f"fit.keep_memory={str(value).lower()}", "fit.max_steps=1")
-        assert bool(kept) == value
-
-
-@proves("fit.epochs", "fit.log_every_steps")
-def test_the_loss_is_written_every_so_many_steps_of_all_epochs(run):
+@proves("fit.epochs", "fit.log_every_steps", "trainer.check_val_every_n_epoch")
+def test_losses_and_validations_are_written_every_so_many_steps_and_epochs(run):
     logged = records(run("fit.epochs=3", "fit.log_every_steps=4"))
     assert [line["step"] for line in logged if "train/loss" in line] == [4, 8, 12, 16, 20, 24]
     assert [line["epoch"] for line in logged if "val/accuracy" in line] == [1, 2, 3]
+    logged = records(run("fit.epochs=4", "trainer.check_val_every_n_epoch=2"))
+    assert [line["epoch"] for line in logged if "val/accuracy" in line] == [2, 4]
 
 
 @proves("fit.checkpoint_every_minutes")
@@ -310,24 +316,12 @@ def test_within_an_epoch_too_a_run_is_saved(run, monkeypatch):
     assert set(saved) == {9}
 
 
-@proves("fit.pictures", "log.tensorboard")
-@pytest.mark.parametrize("drawn", [True, False])
-def test_pictures_are_drawn_where_asked(run, drawn):
-    folder = run(f"fit.pictures={str(drawn).lower()}", "fit.max_steps=1")
-    assert bool(EventAccumulator(str(folder)).Reload().Tags()["images"]) == drawn
-
-
-@proves("fit.progress")
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_bar_is_shown_where_asked(run, capfd, shown):
-    run(f"fit.progress={str(shown).lower()}", "fit.epochs=1")
-    assert ("it/s" in "".join(capfd.readouterr())) == shown
-
-
-@proves("fit.strategy")
-def test_one_process_may_be_ddp_too(run):
-    by_itself, ddp = (run("fit.max_steps=2", f"fit.strategy={name}") for name in ("auto", "ddp"))
-    assert steps(by_itself) == steps(ddp)
+@proves("fit.devices", "fit.strategy")
+def test_one_process_may_be_ddp_too_and_all_devices_of_a_machine_without_a_gpu_are_one(run):
+    usual, *others = (
+        run("fit.max_steps=2", *more) for more in ([], ["fit.strategy=ddp"], ["fit.devices=-1"])
+    )
+    assert all(steps(usual) == steps(other) for other in others)
 
 
 @proves("trainer.limit_train_batches", "trainer.limit_val_batches", "trainer.limit_test_batches")
@@ -344,12 +338,6 @@ def test_parts_of_the_images_are_used_where_asked(run):
     assert (test["accuracy"] * 360) % 1 != pytest.approx(0, abs=1e-6)
 
 
-@proves("trainer.check_val_every_n_epoch")
-def test_validation_is_every_so_many_epochs(run):
-    logged = records(run("fit.epochs=4", "trainer.check_val_every_n_epoch=2"))
-    assert [line["epoch"] for line in logged if "val/accuracy" in line] == [2, 4]
-
-
 STOPPING = ["callback=early_stopping", "fit.epochs=6"]
 
 
@@ -364,12 +352,8 @@ def test_a_run_stops_early_when_nothing_gets_better(run):
 
 @proves("callback.early_stopping.mode", "callback.early_stopping.min_delta")
 def test_the_direction_and_the_least_gain_are_as_asked(run):
-    learning = [
-        *STOPPING,
-        "fit.lr=0.01",
-        "callback.early_stopping.patience=1",
-        "callback.early_stopping.monitor=val/loss",
-    ]
+    monitor = ["callback.early_stopping.patience=1", "callback.early_stopping.monitor=val/loss"]
+    learning = [*STOPPING, "fit.lr=0.01", *monitor]
     assert len(steps(run(*learning, "callback.early_stopping.mode=max"))) == 2 * 9
     assert len(steps(run(*learning, "callback.early_stopping.mode=min"))) > 2 * 9
     hard = ["callback.early_stopping.mode=min", "callback.early_stopping.min_delta=100"]
@@ -379,28 +363,6 @@ def test_the_direction_and_the_least_gain_are_as_asked(run):
 @proves("trainer.max_time")
 def test_a_run_ends_after_its_time(run):
     assert len(steps(run("trainer.max_time=00:00:00:01", "fit.epochs=5000"))) < 1000 * 9
-
-
-@proves("trainer.profiler", "trainer.enable_model_summary")
-def test_profiler_and_summary_are_shown(run, capfd):
-    run("fit.max_steps=1", "trainer.profiler=simple", "trainer.enable_model_summary=true")
-    said = "".join(capfd.readouterr())
-    assert "optimizer_step" in said and "Trainable params" in said
-    run("fit.max_steps=1")
-    said = "".join(capfd.readouterr())
-    assert "optimizer_step" not in said and "Trainable params" not in said
-
-
-@proves("trainer.detect_anomaly", "trainer.inference_mode")
-def test_modes_of_autograd_are_as_asked(run, watched):
-    seen = watched(
-        lambda module, x: (module.training, torch.is_anomaly_enabled(), torch.is_inference_mode_enabled())
-    )
-    run("fit.max_steps=1")
-    assert {(True, False, False), (False, False, True)} <= seen and not {each for each in seen if each[1]}
-    seen.clear()
-    run("fit.max_steps=1", "trainer.detect_anomaly=true", "trainer.inference_mode=false")
-    assert (True, True, False) in seen and not {each for each in seen if each[2]}
 
 
 @proves("trainer.num_nodes", "trainer.sync_batchnorm")
