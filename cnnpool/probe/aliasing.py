@@ -138,7 +138,7 @@ def spectral_energies(dense: Tensor, stride: tuple[int, int]) -> Tensor:
 
 
 def spectral_shares(energies: Tensor) -> dict[str, float]:
-    """Two ratios of ``spectral_energies``, each 0 for a map of zeros."""
+    """Alias energy, ||D(u) - D(low(u))||^2 / ||D(u)||^2, and high-frequency share; 0 for a map of zeros."""
     aliased, sampled, low, total = energies.tolist()
     return {
         "alias_energy_ratio": aliased / sampled if sampled > 0 else 0.0,
