@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cnnpool.launch.python import classifier, datamodule, load, train
     from cnnpool.pool import avg_pool2d, max_pool2d
-    from cnnpool.report.table import compare
+    from cnnpool.report.render import compare
     from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
 
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:
         elif name in ("classifier", "datamodule", "load", "train"):
             from cnnpool.launch import python as room
         elif name == "compare":
-            from cnnpool.report import table as room
+            from cnnpool.report import render as room
         elif name == "keep_memory":
             from cnnpool.system import hardware as room
         else:

@@ -1,7 +1,4 @@
-"""Bounded numbers as the option types of every room, and types described in words.
-
-A float has no upper bound only where infinity is meaningful.
-"""
+"""Bounded numbers as option types, a float without an upper bound if infinity is one; types in words."""
 
 import math
 import types

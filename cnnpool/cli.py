@@ -4,17 +4,13 @@ import errno
 import os
 import sys
 import traceback
-from argparse import Namespace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import train_parser
 from cnnpool.system.output import ignore_broken_pipes, shortened, write_error
 from cnnpool.system.process import has_folder, leave, share_cores
-
-if TYPE_CHECKING:
-    from cnnpool.launch.compose import Request
 
 USAGE = """\
 usage: cnnpool COMMAND [ARGUMENTS]
@@ -45,7 +41,7 @@ examples:
 
 COMMANDS = {
     "train": "",
-    "compare": "report.command",
+    "compare": "report",
     "choose": "choose",
     "explain": "explain",
     "probe": "inspection",
@@ -132,22 +128,18 @@ def train(arguments: list[str]) -> int:
 
             request = Request(args.overrides, args.multirun, args.config_dir, args.config_name, args.max_jobs)
             if args.help or args.cfg or args.info:
-                return _show(args, request)
+                from cnnpool.launch import show
+
+                if args.help:
+                    show.show_help(request)
+                elif args.cfg:
+                    show.show_configuration(request, args.cfg, args.package, args.resolve)
+                else:
+                    show.show_composition(request, args.info)
+                return 0
             from cnnpool.launch.sweep import run_all
 
             return run_all(jobs_of(request))
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         return stop.status
-
-
-def _show(args: Namespace, request: "Request") -> int:
-    from cnnpool.launch import show
-
-    if args.help:
-        show.show_help(request)
-    elif args.cfg:
-        show.show_configuration(request, args.cfg, args.package, args.resolve)
-    else:
-        show.show_composition(request, args.info)
-    return 0

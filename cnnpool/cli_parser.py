@@ -7,7 +7,13 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises its error as a ValueError of one line."""
+    """Without abbreviations, with an epilog as it is written, and its error as a ValueError of one line."""
+
+    def __init__(
+        self, prog: str, description: str, epilog: str = "", usage: str | None = None, add_help: bool = True
+    ):
+        own: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+        super().__init__(prog, usage, description, epilog, add_help=add_help, **own)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see --help")
@@ -39,12 +45,8 @@ def plain(text: str) -> Any:
 
 def train_parser() -> Parser:
     """The options of ``cnnpool train``; all other arguments are KEY=VALUE."""
-    parser = Parser(
-        prog="cnnpool train",
-        description="Train one network, or with -m one for every combination of choices and settings.",
-        add_help=False,
-        allow_abbrev=False,
-    )
+    about = "Train one network, or with -m one for every combination of choices and settings."
+    parser = Parser("cnnpool train", about, add_help=False)
     add = parser.add_argument
     add("overrides", nargs="*", metavar="KEY=VALUE", help="a choice or a setting; see below")
     add("-h", "--help", action="store_true", help="show what can be chosen and set, and run nothing")
@@ -54,13 +56,8 @@ def train_parser() -> Parser:
     add("-p", "--package", metavar="KEY", help="with --cfg: only this part of it")
     add("--info", nargs="?", const="all", choices=INFO, help="print how the configuration is composed")
     add_configuration(parser)
-    add(
-        "--max-jobs",
-        type=count,
-        metavar="N",
-        help=f"most jobs of a sweep (default: {MOST_JOBS})",
-        default=MOST_JOBS,
-    )
+    most = f"most jobs of a sweep (default: {MOST_JOBS})"
+    add("--max-jobs", type=count, metavar="N", help=most, default=MOST_JOBS)
     return parser
 
 

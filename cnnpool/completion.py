@@ -1,7 +1,4 @@
-"""Completion of command lines in bash, zsh and fish: commands, options, choices, keys, values and folders.
-
-The shell calls ``cnnpool`` itself; argcomplete answers before anything heavy is imported.
-"""
+"""Completion in bash, zsh and fish, by argcomplete, before anything heavy is imported."""
 
 import argparse
 import os
@@ -31,13 +28,8 @@ examples:
 
 
 def parser() -> Parser:
-    found = Parser(
-        prog="cnnpool completion",
-        description="Print a script by which a shell completes the command lines of cnnpool.",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "Print a script by which a shell completes the command lines of cnnpool."
+    found = Parser("cnnpool completion", about, HELP)
     found.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     return found
 
@@ -130,11 +122,7 @@ def _paths(prefix: str, folders: bool = False) -> list[str]:
 
 
 def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, list[str] | None]:
-    """Map every key to its values: an empty list if they cannot be listed, None for a folder.
-
-    The choices on the command line decide which options exist; ``more`` is a folder of the user's own
-    choices.
-    """
+    """Key -> its values, empty if not to be listed, None for a folder; ``more`` has the user's choices."""
     chosen = defaults() | dict(override.partition("=")[::2] for override in overrides)
     stages = [key for key in chosen if key.startswith("pool@")]
     found: dict[str, list[str] | None] = {key: names_of(key, more) for key in (*ROOMS, "experiment")}

@@ -1,8 +1,4 @@
-"""A measured number described once: its name, unit, range, better direction and definition.
-
-A probe declares a ``Quantity`` for each number it measures; ``results.json`` stores these, and tables,
-verdicts, TensorBoard and glossaries read them from there.
-"""
+"""A measured number described once: name, unit, range, better direction and definition."""
 
 import math
 import re

@@ -39,10 +39,9 @@ class Option:
         return choices(self.hint)
 
     def take(self, key: str, value: Any) -> Any:
-        """Convert and check ``value``; lists become tuples. A ValueError of one line names ``key`` and both.
+        """``value``, checked, lists as tuples; a ValueError of one line names ``key`` and both.
 
-        Booleans are not numbers, numbers are not booleans, and NaN is refused. A float also accepts a whole
-        number, and the text ``inf``, as stored in JSON, for infinity.
+        Booleans are no numbers, NaN is refused; a float may be a whole number, or the text ``inf`` of JSON.
         """
         from pydantic import ValidationError
 

@@ -20,26 +20,15 @@ from cnnpool.registry import Option
 PATH = Path(__file__).with_suffix(".json")
 KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "null": None, "any": Any}
 KINDS["table"] = bounds.Table
-BOUNDS: dict[str, Any] = {
-    "ge": Ge,
-    "gt": Gt,
-    "le": Le,
-    "lt": Lt,
-    "min_length": MinLen,
-    "max_length": MaxLen,
-    "predicate": lambda name: Predicate(getattr(bounds, name)),
-    "doc": doc,
-}
+BOUNDS: dict[str, Any] = {"ge": Ge, "gt": Gt, "le": Le, "lt": Lt, "doc": doc}
+BOUNDS |= {"min_length": MinLen, "max_length": MaxLen}
+BOUNDS["predicate"] = lambda name: Predicate(getattr(bounds, name))
 FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bounded": Annotated}
 
 
 @dataclass(frozen=True)
 class Room:
-    """A group of choices with a folder in ``conf``, of which every run may need one.
-
-    ``tables`` are those of its classes and functions by name, or the one class of all its choices, as
-    ``module:NAME``; installed packages add choices by the entry points ``cnnpool.<entries>``.
-    """
+    """A group of choices in ``conf``: its entry points ``cnnpool.<entries>``, and its tables or its class."""
 
     entries: str
     tables: tuple[str, ...]
@@ -56,7 +45,7 @@ ROOMS = {
     "callback": Room("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",)),
     "probe": Room("probes", ("cnnpool.probe:PROBES",)),
     "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
-    "log": Room("loggers", ("cnnpool.loggers:LOGGERS",)),
+    "log": Room("loggers", ("cnnpool.recipe:LOGGERS",)),
 }
 SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")  # First parts of keys
 OWN = {
@@ -73,13 +62,10 @@ def names(room: str) -> list[str]:
 
 def options_of(room: str, name: str) -> Mapping[str, Option]:
     """The options of a choice; a KeyError if the room has no such name, which a package may define."""
-    return _options(room, name if name in _content()[room] else _shared(room, name))
-
-
-def _shared(room: str, name: str) -> str:
-    if "" not in _content()[room]:
+    names = _content()[room]
+    if name not in names and "" not in names:
         raise KeyError(name)
-    return ""
+    return _options(room, name if name in names else "")
 
 
 @cache

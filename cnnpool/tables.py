@@ -63,11 +63,7 @@ def from_rows(
 
 
 def text(columns: Sequence[Column], width: int | None = None) -> str:
-    """Plain text; omits headers and their rule where all headers are empty.
-
-    Columns that do not fit the terminal's ``width`` follow in further tables, each with the first column
-    repeated; nothing is cut.
-    """
+    """Plain text, in several tables with the same first column if it would be wider than ``width``."""
     return "\n".join(_table(part) for part in _split(columns, width))
 
 

@@ -13,11 +13,10 @@ import yaml
 from cnnpool import data, network, probe
 from cnnpool.choices import located
 from cnnpool.data import Dataset
-from cnnpool.loggers import TensorBoard
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
-from cnnpool.recipe import Recipe, TrainerFlags
+from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags
 from cnnpool.run_folder import checkpoint, layout
 from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.run_folder.results import Results
@@ -40,18 +39,9 @@ def train(
 ) -> Results | None:
     """Train, test and measure the network that ``settings`` describe, and write the run to ``out``.
 
-    Resumes a stopped run from ``out/checkpoints/last.ckpt``, bit-identical to an uninterrupted run. ``name``
-    is the run's folder below the output root, ``overrides`` the command line; later failures of ``logger``
-    only give a warning.
-
-    Returns:
-        The content of ``out/results.json``; None in all processes of a training but the first.
-
-    Raises:
-        DivergedError: if the loss is no longer finite.
-        DamagedError: if the checkpoint to resume from cannot be used.
-        ValueError: if a setting does not fit the others, or the checkpoint has other settings.
-        Stopped: after a signal, once a checkpoint is saved; immediately after a second signal.
+    A stopped run goes on from its last checkpoint, bit-identical to an uninterrupted one. ``name`` is its
+    folder below the output root, ``overrides`` the command line. Returns the content of ``results.json``, or
+    None in all processes but the first; raises DivergedError, DamagedError (checkpoint), Stopped, ValueError.
     """
     run = prepare(settings, recipe, out, name, overrides)
     # Imported late, so that missing data is reported without waiting for Lightning.

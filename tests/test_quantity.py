@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cnnpool.quantity import Quantity, find, fraction, from_records, numbers, ratio, records
+from cnnpool.quantity import Quantity, fraction, from_records, ratio, records
 
 CHANGE = ratio("probe.stages.<stage>.change.<px>", "change at <px> px", "How far it moves.", better="lower")
 ZERO = fraction("gradient.<stage>.zero", "zero gradient", "Zeros divided by all entries.", stages="max")
@@ -58,15 +58,3 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes():
     assert from_records({"a.b": {"title": "t", "definition": "d.", "colour": "red"}, "c": 3, "d": {}}) == [
         Quantity("a.b", "t", "d.")
     ]
-
-
-def test_the_first_that_matches_describes_a_number():
-    special = fraction("gradient.s1.zero", "first stage", "Zeros.")
-    assert find([special, ZERO], "gradient.s1.zero") is special
-    assert find([special, ZERO], "gradient.s2.zero") is ZERO
-    assert find([special, ZERO], "gradient.s2.one") is None
-
-
-def test_numbers_are_the_leaves_that_are_none_or_numbers():
-    node = {"a": 1, "b": {"c": None, "d": "text", "e": True, "f": [1, 2], "g": 0.5}}
-    assert dict(numbers(node)) == {"a": 1, "b.c": None, "b.g": 0.5}

@@ -1,7 +1,7 @@
 import inspect
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Annotated, Literal
+from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 from annotated_types import Ge
@@ -12,76 +12,25 @@ Side = Annotated[int, Ge(1)]
 
 
 class Thing:
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: int | tuple[int, int] = 2,
-        scale: float = 1.0,
-        mode: Literal["a", "b"] = "a",
-        planes: Literal[1, 3] = 3,
-        title: str | None = None,
-        levels: tuple[int, ...] = (1,),
-        flag: bool = False,
-    ):
-        self.options = {"kernel_size": kernel_size, "scale": scale, "mode": mode, "planes": planes}
-        self.options |= {"title": title, "levels": levels, "flag": flag}
+    def __init__(self, channels: int, *, kernel_size: int = 2):
+        self.kernel_size = kernel_size
 
 
 TABLE = {"thing": Thing, "other": Thing}
-
-
-def test_values_that_fit_their_annotation_are_taken():
-    for key, value, kept in (
-        *(("kernel_size", [3, 2], (3, 2)), ("scale", 2, 2), ("scale", float("inf"), float("inf"))),
-        *(("mode", "b", "b"), ("planes", 1, 1), ("title", None, None), ("levels", [1, 2], (1, 2))),
-    ):
-        assert registry.construct(TABLE, "things", "thing", 3, **{key: value}).options[key] == kept
-
-
-def test_values_of_another_type_are_refused_by_key_and_value():
-    for key, value, said in (
-        ("kernel_size", "3", "a whole number, or two of them, got '3'"),
-        ("kernel_size", [1, True], r"a whole number, or two of them, got \[1, True\]"),
-        ("scale", float("nan"), "a number, got nan"),
-        ("scale", 10**400, r"a number, got 10{96}\.\.\."),
-        ("mode", "c", "one of a, b, got 'c'"),
-        ("planes", True, "one of 1, 3, got True"),
-        ("title", 3, "a text, or null, got 3"),
-        ("levels", [1, "x"], r"a list, each a whole number, got \[1, 'x'\]"),
-        ("flag", 1, "true or false, got 1"),
-    ):
-        with pytest.raises(ValueError, match=rf"^thing: {key} must be {said}$"):
-            registry.construct(TABLE, "things", "thing", 3, **{key: value})
-        with pytest.raises(ValueError, match=rf"^pool\.{key} must be {said}$"):
-            registry.check(Thing, "thing", {key: value}, "pool")
 
 
 def test_a_checked_class_refuses_in_its_constructor_and_hands_on_what_fits():
     @registry.checked
     class Strict(Thing):
         def __init__(self, channels: int, *, size: Side | tuple[Side, Side] = 1):
-            super().__init__(channels, levels=(size,))
+            super().__init__(channels, kernel_size=size)
 
-    assert Strict(3, size=[2, 4]).options["levels"] == ((2, 4),)
+    assert Strict(3, size=[2, 4]).kernel_size == (2, 4)
     assert list(inspect.signature(Strict).parameters) == ["channels", "size"]
     with pytest.raises(ValueError, match=r"^size must be a whole number, at least 1, or two of them, got 0$"):
         Strict(3, size=0)
     with pytest.raises(TypeError, match="'sise'"):
         Strict(3, sise=1)
-
-
-def test_fields_of_a_dataclass_are_checked_and_their_lists_made_tuples():
-    @dataclass(frozen=True, kw_only=True)
-    class Fields:
-        size: tuple[int, int] = (1, 1)
-
-        def __post_init__(self):
-            registry.check_fields(self, "data")
-
-    assert Fields(size=[2, 3]).size == (2, 3)
-    with pytest.raises(ValueError, match=r"^data\.size must be a list of 2, each a whole number, got \[2\]$"):
-        Fields(size=[2])
 
 
 def test_a_long_list_of_names_is_cut():
@@ -103,26 +52,9 @@ def test_unknown_names_and_options_are_refused_with_a_suggestion():
         registry.construct(TABLE, "things", "thing", 3, kernal_size=3)
 
 
-def test_positional_arguments_are_no_options():
-    assert "channels" not in registry.options_of(Thing)
-    with pytest.raises(ValueError, match="no option 'channels'"):
-        registry.check(Thing, "thing", {"channels": 3})
-
-
-class Point:
-    name = "foreign"
-
-    def __init__(self, loaded):
-        self.loaded = loaded
-
-    def load(self):
-        return self.loaded
-
-
 def test_installed_packages_add_names_and_cannot_replace_ours(monkeypatch):
-    foreign = Point("theirs")
-    own = Point("never")
-    own.name = "thing"
+    foreign = SimpleNamespace(name="foreign", load=lambda: "theirs")
+    own = SimpleNamespace(name="thing", load=lambda: "never")
     monkeypatch.setattr(
         registry, "entry_points", lambda group: [foreign, own] if group == "cnnpool.things" else []
     )

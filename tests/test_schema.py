@@ -4,13 +4,11 @@ import json
 import re
 import subprocess
 import sys
-from typing import Literal
 
 import pytest
 import yaml
 
 from cnnpool import registry, schema
-from cnnpool.bounds import Count, choices
 from cnnpool.launch import conf_dir, names_of
 from scripts.schema import BUILT, entries, generate
 
@@ -57,20 +55,6 @@ def test_an_unknown_name_has_no_options():
     with pytest.raises(KeyError, match="nosuch"):
         schema.options_of("pool", "nosuch")
     assert schema.options_of("fit", "smoke") == schema.options_of("fit", "default")
-
-
-@pytest.mark.parametrize(
-    ("hint", "listed"),
-    [
-        (bool, ("true", "false")),
-        (Literal["a", "b"], ("a", "b")),
-        (Literal["auto"] | bool, ("auto", "true", "false")),
-        (Count | None, ("null",)),
-        (int, ()),
-    ],
-)
-def test_values_are_listed_where_they_are_few(hint, listed):
-    assert choices(hint) == listed
 
 
 def command(*words, cwd=None):

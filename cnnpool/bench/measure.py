@@ -24,8 +24,7 @@ except ImportError:
 Call = Callable[[], object]
 CPU = torch.device("cpu")
 WARM_UP = 3
-STEPS = 10
-"""Steps per CUDA graph, so that its launch does not matter either."""
+STEPS = 10  # Steps per CUDA graph, so that its launch does not matter either
 _broken: list[torch.cuda.CUDAGraph] = []
 TRIES = 3
 BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
@@ -78,9 +77,8 @@ def in_turn(
 ) -> dict[str, list[float]]:
     """Seconds per step of each of ``calls``, of ``steps`` steps each, measured ``repeat`` times in turn.
 
-    A time is the minimum of a few, so another process on the same core must interrupt all of them to
-    matter; short calls are timed in blocks. A GPU is synchronised before a block and at its end, so a time
-    measures launching or computing, whichever takes longer.
+    A time is the minimum of a few blocks, so that another process must interrupt all of them to matter. A GPU
+    is synchronised around each, so a time is that of launching or computing, whichever takes longer.
     """
     blocks = {name: _block(call, device, steps) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -92,10 +90,7 @@ def in_turn(
 
 
 def singles(calls: dict[str, Call], count: int) -> dict[str, dict[str, float]]:
-    """Median, 90th percentile and page faults of ``count`` single calls of each of ``calls``, in turn.
-
-    Page faults come from memory that was returned to the system and requested again.
-    """
+    """Median, 90th percentile and page faults of ``count`` single calls of each of ``calls``, in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     faults = dict.fromkeys(calls, 0)
     for _ in range(count):

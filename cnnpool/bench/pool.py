@@ -1,26 +1,19 @@
-"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts."""
+"""The suite of pooling operators: each beside its rival, on maps of several sizes, types and layouts."""
 
 import statistics
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.testing import assert_close
 
-from cnnpool.bench.measure import (
-    CPU,
-    STEPS,
-    Call,
-    copying,
-    in_turn,
-    kept_bytes,
-    nbytes,
-    ratio,
-    replays,
-    singles,
-)
-from cnnpool.bench.rivals import DUELS, Function
+from cnnpool import pool
+from cnnpool.bench.measure import STEPS, Call, copying, in_turn, kept_bytes, nbytes, ratio, replays, singles
 
+CPU = torch.device("cpu")
 ON_CPU = [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)]
 ON_GPU = [(1, 8, 8, 8), (128, 64, 32, 32), (64, 64, 112, 112), (128, 256, 28, 28)]
 MORE_ON_CPU = [(8, 16, 8, 8), (64, 256, 8, 8), (1, 64, 112, 112), (32, 64, 112, 112)]
@@ -31,6 +24,106 @@ SHAPES = {
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+Function = Callable[[Tensor], Tensor]
+EPS = 1e-6
+
+
+class Duel(NamedTuple):
+    """A rival and the corresponding operator: number of channels -> function of a map."""
+
+    rival: str
+    ours: Callable[[int], Function]
+    theirs: Callable[[int], Function]
+    positive: bool = False  # Whether the map is non-negative, as after a ReLU: the rival requires it
+    random: bool = False  # Whether both draw: then they are compared on average
+
+
+def _timm_blur(filter_size: int) -> Callable[[int], nn.Module]:
+    def make(channels: int) -> nn.Module:
+        from timm.layers.blur_pool import BlurPool2d
+
+        return BlurPool2d(channels, filter_size, stride=2)
+
+    return make
+
+
+def _zhang_blur(channels: int) -> nn.Module:
+    from antialiased_cnns import BlurPool
+
+    blur: nn.Module = BlurPool(channels, filt_size=3, stride=2)
+    return blur
+
+
+def _timm_max_blur(channels: int) -> nn.Module:
+    return nn.Sequential(nn.MaxPool2d(2, 1), _timm_blur(3)(channels))
+
+
+def _gem(p: Tensor | float) -> Function:
+    return lambda x: F.avg_pool2d(x.clamp(min=EPS).pow(p), 2).pow(1 / p)
+
+
+def _soft(x: Tensor) -> Tensor:
+    weight = x.exp()
+    return F.avg_pool2d(weight * x, 2) / F.avg_pool2d(weight, 2)
+
+
+def _draw(x: Tensor) -> Tensor:
+    samples, channels, height, width = x.shape
+    cells = x.unfold(2, 2, 2).unfold(3, 2, 2).reshape(-1, 4)
+    places = torch.multinomial(cells / cells.sum(1, keepdim=True), 1)
+    return cells.gather(1, places).view(samples, channels, height // 2, width // 2)
+
+
+def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """``function`` of a map and a learnt power on the map's device."""
+
+    @cache
+    def power(device: torch.device) -> Tensor:
+        return torch.full((1, 1, 1), 3.0, device=device, requires_grad=True)
+
+    return lambda x: function(x, power(x.device))
+
+
+def _functions(rival: str, ours: Function, theirs: Function, **facts: bool) -> Duel:
+    return Duel(rival, lambda c: ours, lambda c: theirs, **facts)
+
+
+def _max(*w: Any) -> Duel:
+    return _functions("F.max_pool2d", lambda x: pool.max_pool2d(x, *w), lambda x: F.max_pool2d(x, *w))
+
+
+def _avg(*w: Any) -> Duel:
+    return _functions("F.avg_pool2d", lambda x: pool.avg_pool2d(x, *w), lambda x: F.avg_pool2d(x, *w))
+
+
+DUELS = {
+    "max 2/2": _max(2),
+    "max 3/2": _max(3, 2, 1),
+    "avg 2/2": _avg(2),
+    "avg 3/2": _avg(3, 2, 1),
+    "blur 3/2": Duel("timm BlurPool2d", lambda c: pool.blur_pool2d, _timm_blur(3)),
+    "blur 3/2 again": Duel("antialiased-cnns BlurPool", lambda c: pool.blur_pool2d, _zhang_blur),
+    "blur 5/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 5), _timm_blur(5)),
+    "max_blur 2/3/2": Duel(
+        "MaxPool2d(2, 1), timm BlurPool2d", lambda c: pool.max_blur_pool2d, _timm_max_blur
+    ),
+    "lp p=3": _functions(
+        "F.lp_pool2d", lambda x: pool.lp_pool2d(x, 3.0, 2), lambda x: F.lp_pool2d(x, 3.0, 2), positive=True
+    ),
+    "gem p=3": _functions(
+        "GeM as timm has it", lambda x: pool.gem_pool2d(x, 2, p=3.0, eps=EPS), _gem(3.0), positive=True
+    ),
+    "gem learnt": Duel(
+        "GeM as timm has it",
+        lambda c: _learnt(lambda x, p: pool.gem_pool2d(x, 2, p=p, eps=EPS)),
+        lambda c: _learnt(lambda x, p: _gem(p)(x)),
+        positive=True,
+    ),
+    "soft": _functions("exp, F.avg_pool2d", lambda x: pool.soft_pool2d(x, 2), _soft, positive=True),
+    "stochastic": _functions(
+        "unfold, torch.multinomial", lambda x: pool.stochastic_pool2d(x, 2), _draw, positive=True, random=True
+    ),
+}
 
 
 class Case(NamedTuple):
@@ -59,9 +152,8 @@ def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case
 def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "eager") -> dict[str, Any]:
     """One row of the results: times in milliseconds, ratios, bytes saved; or the reason in ``missing``.
 
-    On the CPU also ``single`` calls, timed individually, with their 90th percentile and page faults, and
-    ``scaling``, the speed-up of cnnpool over one thread. On a GPU, which must be the current one,
-    also the times ``replayed`` from CUDA graphs, without launching.
+    On the CPU also ``single`` calls and ``scaling``, the speed-up over one thread; on a GPU, which must be
+    the current one, the times ``replayed`` from CUDA graphs, without launching.
     """
     duel = DUELS[case.operator]
     row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + ", torch.compile" * (rival == "compile")}
@@ -71,7 +163,7 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "e
         return row | {"missing": str(error)}
     x = _map(case, duel.positive, device)
     pair = duel.ours(case.shape[1]), theirs
-    ours, theirs = (side.to(x) if isinstance(side, torch.nn.Module) else side for side in pair)
+    ours, theirs = (side.to(x) if isinstance(side, nn.Module) else side for side in pair)
     _agree(case, ours, theirs, x)
     if rival == "compile":
         # Recompile for each shape.

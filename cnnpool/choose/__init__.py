@@ -1,7 +1,5 @@
 """Choose the downsampling for one network and one data set, within a budget."""
 
-import argparse
-
 from cnnpool.cli_parser import Parser, add_configuration
 from cnnpool.system.progress import loading
 
@@ -32,13 +30,8 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> Parser:
-    found = Parser(
-        prog="cnnpool choose",
-        description="Which downsampling for this network and these images, within a budget of time.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "Which downsampling for this network and these images, within a budget of time."
+    found = Parser("cnnpool choose", about, EXAMPLES)
     overrides = "choose.KEY=VALUE, or a setting of cnnpool train"
     found.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=overrides)
     add_configuration(found)

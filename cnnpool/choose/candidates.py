@@ -93,8 +93,7 @@ class Network:
 class Arm:
     """The runs of one candidate, named as on the command line, such as ``max+kernel_size=3``, below ``out``.
 
-    ``tuned`` are the best overrides of its tries, ``ahead`` the number of seeds composed at a time, since
-    several take little longer than one, and ``failed`` is the reason why it is out of the study.
+    ``tuned`` are the best overrides of its tries; ``ahead`` seeds are composed at a time, as fast as one.
     """
 
     label: str
@@ -119,7 +118,6 @@ class Arm:
         return [self._jobs[seed] for seed in seeds]
 
     def retune(self, overrides: tuple[str, ...]) -> None:
-        """Train with ``overrides`` from now on."""
         self.tuned = overrides
         self._jobs.clear()
         self._results.clear()

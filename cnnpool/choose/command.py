@@ -2,18 +2,21 @@
 
 import shlex
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+import numpy as np
 
 from cnnpool.choose import page
 from cnnpool.choose.candidates import Arm, Network
-from cnnpool.choose.drive import Clock, Driver
-from cnnpool.choose.ledger import LOG, held, opened
-from cnnpool.choose.live import Display
+from cnnpool.choose.drive import Batch, Clock, Driver
+from cnnpool.choose.ledger import LIVE, LOG, Live, content_of, held, opened
 from cnnpool.choose.options import Options, parse
-from cnnpool.choose.study import Study
+from cnnpool.choose.study import Study, View
 from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
 from cnnpool.quantity import Quantity, find
@@ -21,7 +24,9 @@ from cnnpool.registry import did_you_mean, lookup, nearest
 from cnnpool.report.measure import SHORT, Measure
 from cnnpool.run_folder.identity import asked
 from cnnpool.run_folder.reading import read_yaml
+from cnnpool.system.atomic import write_bytes
 from cnnpool.system.next_command import BOARD, next_lines
+from cnnpool.system.progress import Progress, duration
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
@@ -33,8 +38,7 @@ COSTS = {
 }
 """Short names on the command line; other numbers are named by their key."""
 RUNS = "runs"
-FEW_IMAGES = 100
-"""Fewer images, or a margin below one image, give a warning that accuracy decides little."""
+FEW_IMAGES = 100  # Fewer, or a margin below one image, give a warning that accuracy decides little
 
 
 def choose(arguments: Namespace) -> int:
@@ -153,9 +157,8 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
         for warning in study.warnings:
             sys.stderr.write(f"warning: {warning}\n")
         with Display(study) as display:
-            with Clock(study, display.tick) as clock:
+            with Clock(study) as clock:
                 view, reason = Driver(study, clock, display.show).drive()
-            display.close()
             ending = page.Ending(view, reason, command)
             display.end(ending)
             report = page.write(study, ending)
@@ -168,3 +171,76 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
     sys.stdout.write(f"{board}{'':6}{BOARD}\n")
     sys.stdout.flush()
     return 0 if view.recommended is not None or (view.active and view.done) else 1
+
+
+def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
+    places = page.order(view)
+    return Live(
+        said=batch.title if batch else f"{page.rounds(view.done)} done",
+        rounds=view.done,
+        planned=study.ledger.rounds,
+        ended=len(batch.ended) if batch else 0,
+        asked=len(batch.jobs) if batch else 0,
+        spent_s=study.ledger.spent_s,
+        budget_s=study.options.budget_s,
+        time=time.time(),
+        candidates=page.columns(study, view),
+        trained=[int(np.isfinite(view.values[i]).sum()) for i in places],
+        left=[i in view.active for i in places],
+        gone=page.gone(study, view),
+        verdict=verdict,
+    )
+
+
+class Display:
+    """Within the context, shows a study on ``stream``, a line a round and on a terminal a bar of its runs."""
+
+    def __init__(self, study: Study, stream: TextIO | None = None):
+        self._study, self._stream = study, stream or sys.stdout
+        self._told: set[int] = set()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> "Display":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.close()
+        self._bar = None
+
+    def show(self, view: View, batch: Batch | None) -> None:
+        self._write(snapshot(self._study, view, batch))
+        if batch is None:
+            self.__exit__()
+            self._log(view)
+        elif self._bar:
+            self._bar.update(len(batch.ended) - self._bar.n)
+        elif self._stream.isatty():
+            self._bar = Progress(f"{batch.title}; {_spent(self._study)}", len(batch.jobs), "runs")
+
+    def end(self, ending: page.Ending) -> None:
+        """Write how the study ended, for other programs."""
+        self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
+
+    def _write(self, live: Live) -> None:
+        with suppress(OSError):
+            write_bytes(self._study.ledger.folder / LIVE, content_of(live), maker="live", flush=False)
+
+    def _log(self, view: View) -> None:
+        """The completed round, and the candidates dropped since the last one."""
+        study, leader = self._study, page.best(view)
+        if leader is not None:
+            mean = page.columns(study, view)[2].cells[0]
+            self._stream.write(
+                f"round {view.done}: {len(view.active)} of {len(study.arms)} candidates left, best "
+                f"{study.arms[leader].label} {mean} {study.metric.unit}; {_spent(study)}\n"
+            )
+        gone = {*view.out, *(drop.candidate for drop in view.state.drops)}
+        for place in sorted(gone - self._told):
+            self._stream.write(f"  {study.arms[place].label} {page.fate(view, place)}\n")
+        self._told |= gone
+        self._stream.flush()
+
+
+def _spent(study: Study) -> str:
+    return f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}"

@@ -21,19 +21,17 @@ from cnnpool.launch.sweep import outcomes_of
 from cnnpool.system.signals import Stopped
 
 TICK_S = 0.5
-SAVED_S = 10.0
-"""Interval between saves of the elapsed time: at most this much is lost by a kill."""
+SAVED_S = 10.0  # Interval between saves of the elapsed time: at most this much is lost by a kill
 FAILED = ("failed", "refused")
 TUNE = "tune"
-TUNING_SEED = 1_000_000
-"""Added to the first seed: rates are tried on seeds that the comparison does not use."""
+TUNING_SEED = 1_000_000  # Added to the first seed: tries use seeds that the comparison does not
 
 
 class Clock:
-    """Within the context, counts the time in the study's ledger; a thread calls ``tick`` twice a second."""
+    """Within the context, a thread counts the time in the study's ledger twice a second."""
 
-    def __init__(self, study: Study, tick: Callable[[], None]):
-        self._study, self._tick = study, tick
+    def __init__(self, study: Study):
+        self._study = study
         self._last = self._saved = time.monotonic()
         self._deadline_active = self.budget_spent = False
         self._ended = Event()
@@ -69,7 +67,6 @@ class Clock:
             self.count()
             if time.monotonic() - self._saved > SAVED_S:
                 self._save()
-            self._tick()
             if self._deadline_active and not self.budget_spent and self._study.left_s <= 0:
                 self.budget_spent = True
                 # Like a signal from outside: every launcher forwards it to the runs, which save and end.

@@ -1,33 +1,37 @@
-"""study.json: the fixed design of a study, and the time it has taken."""
+"""The files of a study: study.json has its design and its time; study.live.json its state, for others."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from cnnpool import __version__
 from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.choose.rounds import FIRST_ROUND
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences
+from cnnpool.run_folder.reading import damaged, read_bytes
 from cnnpool.system.atomic import write_json
-from cnnpool.system.lock_file import lock
+from cnnpool.system.lock_file import is_locked, lock
+from cnnpool.tables import Column
 
-FILE, LOG = "study.json", "choose.log"
+FILE, LOG, LIVE = "study.json", "choose.log", "study.live.json"
 SCHEMA = 1
 Seconds = Annotated[float, Ge(0), Le(1e9)]
 Count = Annotated[int, Ge(0), Le(10**9)]
+Passed = Annotated[FiniteFloat, Ge(0)]
 
 
 class Ledger(BaseModel, strict=True, allow_inf_nan=False):
-    """The file of one study: its design, which must not change on resuming, and the time it has taken.
+    """The design of a study, which must not change on resuming, and the time it has taken.
 
-    ``rounds`` are planned, and ``resolution`` is found, when the first round has shown how long a run takes.
-    All ``sessions`` of the command took ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
+    ``rounds`` and ``resolution`` are known after the first round. All ``sessions`` of the command took
+    ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
     """
 
     folder: Path = Field(exclude=True)
@@ -90,3 +94,55 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
             "name another folder by choose.out=, or delete it"
         )
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """A study at one moment: the round that it ``said``, of whose runs ``ended`` of ``asked`` are finished.
+
+    ``candidates`` is their table; each has ``trained`` for so many rounds, and is ``left`` or ``gone``.
+    """
+
+    schema: Literal[1] = 1
+    said: str
+    rounds: NonNegativeInt
+    planned: NonNegativeInt | None
+    ended: NonNegativeInt
+    asked: NonNegativeInt
+    spent_s: Passed
+    budget_s: Passed
+    time: Passed  # When it was written, since 1970
+    candidates: Sequence[Column]
+    trained: Sequence[int]
+    left: Sequence[bool]
+    gone: Sequence[tuple[str, str]]
+    verdict: str = ""  # Empty while the study is running
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise ValueError("it has no candidates")
+        if len({len(self.trained), len(self.left), *(len(one.cells) for one in self.candidates)}) != 1:
+            raise ValueError("its lists differ in length")
+
+
+ADAPTER = TypeAdapter(Live)
+
+
+def content_of(live: Live) -> bytes:
+    return json.dumps(asdict(live), indent=1, allow_nan=False).encode()
+
+
+def read_live(path: Path) -> Live | None:
+    """The study in the file ``path``; None if there is none."""
+    try:
+        found = read_bytes(path)
+        return None if found is None else ADAPTER.validate_json(found, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))} {first['msg']}"
+        raise damaged(path, " ".join(reason.split())) from None
+
+
+def lives(path: Path) -> bool:
+    """Whether the command that wrote the file ``path`` is still running."""
+    return bool(is_locked(path.with_name(layout.LOCK)))

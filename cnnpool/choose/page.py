@@ -18,16 +18,17 @@ from cnnpool.choose.study import Study, View, run_s
 from cnnpool.quantity import fraction
 from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import ran
-from cnnpool.report.measure import Measure
+from cnnpool.report.measure import ACCURACY, Measure
+from cnnpool.report.notes import learned_nothing
 from cnnpool.report.plots import Plot, plot
 from cnnpool.report.plots.choices import dots
 from cnnpool.report.render import put, rendered
 from cnnpool.report.statistics import Summary, summarise
-from cnnpool.run_folder.results import Results, at_chance
+from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import duration
 from cnnpool.tables import Column, from_rows
 
-ACCURACY = Measure("test.accuracy", fraction("", "", ""))
+TEST = Measure(ACCURACY, fraction("", "", ""))
 ENDS = {
     "one left": "all other candidates are dropped or out",
     "equivalent": "the remaining candidates differ by less than the margin",
@@ -36,8 +37,7 @@ ENDS = {
     "budget": "no further round fits into the budget",
     "none left": "no candidate is left",
 }
-MOST = 200
-"""Most rounds that a forecast gives as a number."""
+MOST = 200  # Most rounds that a forecast gives as a number
 DROPPED = "no better than the best"
 
 
@@ -151,7 +151,6 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         candidates=columns(study, view),
         gone=gone(study, view),
         collapsed=_collapsed(study),
-        undecided=_undecided(study, view),
         test=_on_test(study, view),
         tuned=[(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms if study.options.tune],
         spent=f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}",
@@ -168,15 +167,9 @@ def _collapsed(study: Study) -> list[tuple[str, str]]:
     found = []
     for arm in study.arms:
         runs = list(arm.runs(study.seeds).values())
-        lost = sum(
-            at_chance(one.accuracy, one.images["test"])
-            for one in runs
-            if one.accuracy is not None and one.images and one.images.get("test")
-        )
-        if lost:
-            found.append(
-                (arm.label, f"{lost} of {len(runs)} runs are no better than always predicting one class")
-            )
+        if lost := sum(map(learned_nothing, runs)):
+            said = f"{lost} of {len(runs)} runs are no better than always predicting one class"
+            found.append((arm.label, said))
     return found
 
 
@@ -286,24 +279,6 @@ def _forecast(study: Study, view: View, s: Summary) -> float:
     return float(planned[half < gap][0]) if (half < gap).any() else math.inf
 
 
-def _undecided(study: Study, view: View) -> list[tuple[str, str]]:
-    """Each remaining candidate, and what was not shown about it."""
-    leader = best(view)
-    if leader is None or len(view.active) < 2:
-        return []
-    found = []
-    for i in order(view):
-        if i not in view.active or i == leader or i in view.state.not_worse:
-            continue
-        s, loss = _lead(view, i, leader), view.state.loss[i]
-        message = f"behind {study.arms[leader].label} by {_amount(study, s.mean)} over {rounds(s.n)}"
-        if math.isfinite(loss):
-            margin = _amount(study, study.options.margin)
-            message += f", at most {_amount(study, loss)} behind the best: not shown to be within {margin}"
-        found.append((study.arms[i].label, message))
-    return found
-
-
 def _on_test(study: Study, view: View) -> list[Column]:
     """Test accuracy of each candidate over its seeds; no columns if there is none."""
     rows = []
@@ -311,7 +286,7 @@ def _on_test(study: Study, view: View) -> list[Column]:
         runs = study.arms[i].runs(study.seeds[: view.done]).values()
         if found := [one.accuracy for one in runs if one.accuracy is not None]:
             s = summarise(found)
-            rows.append((study.arms[i].label, str(s.n), mean_sd(ACCURACY, s), interval(ACCURACY, s)))
+            rows.append((study.arms[i].label, str(s.n), mean_sd(TEST, s), interval(TEST, s)))
     headers = ("candidate", "seeds", "test accuracy (%), mean ± sd", "95 % CI over seeds")
     return from_rows(headers, rows, numbers=headers[1:]) if rows else []
 

@@ -1,9 +1,8 @@
 """Replay a sequential comparison: which candidates are dropped, after which round, and which are equivalent.
 
-The statement behind a drop is that of multiple comparisons with the best (Hsu 1984, Annals of Statistics 12):
-the candidate is no better than the best of the others. All such statements of a study hold together with
-probability 95 %, whenever the study is looked at or stopped. A candidate whose loss is shown to be below the
-margin is not dropped.
+A dropped candidate is no better than the best of the others (multiple comparisons with the best, Hsu 1984,
+Annals of Statistics 12). All such statements of a study hold together with probability 95 %, whenever it is
+looked at or stopped. A candidate whose loss is shown to be below the margin is not dropped.
 """
 
 from collections.abc import Sequence
@@ -14,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-FIRST_ROUND = 3
-"""Rounds before the first look: the variance of two differences is nearly uninformative."""
-SHAPE = 2.0
-"""Exponent of the levels' growth over the rounds: 0 is Pocock's constant level; larger spends it later."""
+FIRST_ROUND = 3  # Rounds before the first look: the variance of two differences says next to nothing
+SHAPE = 2.0  # Exponent of the levels' growth: 0 is Pocock's constant level; larger spends it later
 PATHS = 200_000
 CHUNK = 20_000
 LEVEL = 0.05
@@ -29,9 +26,8 @@ Mask = NDArray[np.bool_]
 class Rule:
     """How candidates are compared, fixed before the first run.
 
-    ``resolution`` is the metric's smallest step, such as one over the number of test images. Its rounding
-    variance, resolution^2 / 12, is added to that of the differences, because a few equal differences of so
-    coarse a metric would otherwise seem to have none.
+    ``resolution`` is the metric's smallest step, such as one over the test images. Its rounding variance,
+    resolution^2 / 12, is added, since a few equal differences would otherwise seem to have none.
     """
 
     candidates: int
@@ -40,12 +36,7 @@ class Rule:
     resolution: float = 0.0
 
     def level(self, done: int) -> float:
-        """The one-sided level of one pair's test after ``done`` rounds.
-
-        Each rival of the best candidate has an equal share of the overall level (Bonferroni), so the best is
-        dropped in at most 5 % of studies, over all looks and all rivals. If several are best, this holds
-        for each of them.
-        """
+        """The one-sided level of a pair's test after ``done`` rounds; rivals share equally (Bonferroni)."""
         return levels(self.rounds, LEVEL / (self.candidates - 1))[done - FIRST_ROUND]
 
 
@@ -64,8 +55,7 @@ class Drop:
 class State:
     """The evidence after some rounds: remaining candidates, drops in order, and those within the margin.
 
-    ``finished`` says why no further round is needed ("one left" or "equivalent"), or is empty; ``loss`` is
-    the upper bound of each one's loss against the best of the others left, in the metric's unit, or NaN.
+    ``finished`` is "one left", "equivalent" or empty; ``loss`` bounds that against the best of those left.
     """
 
     left: tuple[int, ...]
@@ -79,9 +69,8 @@ class State:
 class Course:
     """The course of S parallel studies with C candidates each.
 
-    Whether a candidate is left, (S, C), the round after which it ended, or 0, the rival that showed it and
-    its p; upper bounds of the second one's lead over the first at the last look, (S, C, C); why a study is
-    finished, or empty, and its last round with a look, or 0, (S,).
+    (S, C): who is left, the round that ended others, the rival that showed it and its p. (S, C, C): upper
+    bounds of the second one's lead over the first. (S,): why a study is finished, and its last look.
     """
 
     left: Mask
@@ -116,9 +105,7 @@ def follow(values: Array, rule: Rule) -> Course:
 def replay(values: Array, rule: Rule) -> State:
     """The state after all rounds in ``values``: a pure function, so a stopped study resumes exactly.
 
-    Values (candidates, rounds done) are NaN where a candidate had been dropped or did not finish, and higher
-    is better. Tests of a pair use the rounds that both have; a candidate without any value is neither left
-    nor dropped.
+    Values (candidates, rounds done) are NaN where there is none; a pair is compared where both have one.
     """
     course = follow(values[None], rule)
     left, ended, bound = course.left[0], course.ended[0], course.bound[0]
@@ -165,8 +152,7 @@ def _finished(bound: Array, left: Mask, margin: float) -> NDArray[np.str_]:
 def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array]:
     """For every pair (i, j): the p-value of "i is not worse than j", and the upper bound of j's lead over i.
 
-    Both by the paired t test over their common rounds; NaN (p) and infinity (bound) with fewer than three
-    of them.
+    By the paired t test over their common rounds; NaN and infinity from fewer than three.
     """
     differences = values[:, None] - values[:, :, None]
     count = np.isfinite(differences).sum(3)
@@ -187,13 +173,11 @@ def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array
 
 @lru_cache(maxsize=64)
 def levels(rounds: int, level: float) -> tuple[float, ...]:
-    """One-sided level at every look, after round ``FIRST_ROUND`` to ``rounds``.
+    """One-sided level at every look, growing as (round / rounds)^2 (families of Kim & DeMets 1987).
 
-    A paired t test that rejects when p <= level at any look does so with probability ``level`` in all where
-    the differences are normal with mean 0, whatever their variance: the t statistics of all looks depend on
-    neither, so their joint distribution is simulated once (200,000 paths of a fixed seed, relative standard
-    error 3 % at a level of 0.005). The levels grow as (round / rounds)^2; Kim & DeMets 1987 describe such
-    families.
+    Together the looks reject with probability ``level`` where differences are normal with mean 0, whatever
+    their variance: t depends on neither, so its joint distribution over the looks is simulated once (200,000
+    paths of a fixed seed, relative standard error 3 % at a level of 0.005).
     """
     looks = np.arange(FIRST_ROUND, rounds + 1)
     weights = (looks / rounds) ** SHAPE

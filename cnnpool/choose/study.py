@@ -17,10 +17,8 @@ from cnnpool.registry import did_you_mean
 from cnnpool.report.measure import Measure
 from cnnpool.run_folder.results import Results
 
-FINEST = 10**7
-"""A metric with a resolution finer than one over this is treated as continuous."""
-HOPE = 1.5
-"""Factor on the budget when planning rounds: dropped candidates take no time."""
+FINEST = 10**7  # A metric with a resolution finer than one over this is treated as continuous
+HOPE = 1.5  # Factor on the budget when planning rounds: dropped candidates take no time
 
 
 @dataclass
@@ -49,8 +47,7 @@ class Study:
 class View:
     """State of a study: values (candidates, rounds done), higher is better, NaN where a candidate is out.
 
-    ``active`` are the candidates that the next round trains; ``out`` says why others were not compared. Costs
-    are NaN if not measured; ``finished`` says why no further round is needed, or is empty.
+    The next round trains those ``active``; others are ``out`` for a reason. NaN: a cost is not known.
     """
 
     values: Array

@@ -1,6 +1,5 @@
 """Forward and backward of one operator on a small example, number by number."""
 
-import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -80,14 +79,9 @@ def _more(operator: str, options: Iterable[str]) -> str:
 
 
 def parser() -> Parser:
-    result = Parser(
-        prog="cnnpool explain",
-        usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--batch] [--values ROWS] [--image FILE] | --list",
-        description="Forward and backward of one operator on a batch of small images, number by number.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = "cnnpool explain [OPERATOR [KEY=VALUE ...]] [--batch] [--values ROWS] [--image FILE] | --list"
+    about = "Forward and backward of one operator on a batch of small images, number by number."
+    result = Parser("cnnpool explain", about, EXAMPLES, usage)
     add = result.add_argument
     words = "a pool or a readout (default: max), and any of its options as KEY=VALUE"
     add("words", nargs="*", metavar="OPERATOR", help=words)

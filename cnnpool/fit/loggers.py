@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from cnnpool.fit.run_state import Run
 from cnnpool.lightning.probe_callback import log_figure
-from cnnpool.loggers import Csv, MLflow, TensorBoard, Wandb
+from cnnpool.recipe import Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout
 from cnnpool.system.atomic import write_json
 

@@ -34,13 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> Parser:
-    found = Parser(
-        prog="cnnpool probe",
-        description="Measure an existing model without training it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    found = Parser("cnnpool probe", "Measure an existing model without training it.", EXAMPLES)
     add = found.add_argument
     add(
         "model",

@@ -5,7 +5,7 @@ from typing import Any
 
 from cnnpool import registry, schema
 from cnnpool.choices import is_published, options_of, own_operators
-from cnnpool.loggers import LOGGERS, TensorBoard
+from cnnpool.recipe import LOGGERS, TensorBoard
 from cnnpool.registry import KEEP, Option
 
 

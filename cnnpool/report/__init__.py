@@ -1,9 +1,129 @@
-"""Run folders -> tables, statistics, plots; ``main`` is ``cnnpool compare``.
+"""Run folders -> tables, statistics, plots; ``main`` is ``cnnpool compare``."""
 
-As a library: ``cnnpool.report.comparison.compare(find(["outputs/mnist"]))``.
-"""
+import argparse
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from cnnpool.report.command import main
-from cnnpool.report.runs import Run, find
+from cnnpool import tables
+from cnnpool.cli_parser import Parser
+from cnnpool.report.foreign import Value, logged, read
+from cnnpool.report.measure import ACCURACY, SHORT
+from cnnpool.report.runs import Run, find, keys_of
+from cnnpool.system.next_command import BOARD, from_here, next_lines
+from cnnpool.system.progress import Progress, loading
 
 __all__ = ["Run", "find", "main"]
+
+SIZE = (160, 24)  # Columns and lines of a terminal of unknown size
+EXAMPLES = """examples:
+  cnnpool compare outputs/mnist
+  cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
+  cnnpool compare outputs/mnist --metric invariance.consistency.distinct
+  cnnpool compare outputs --status
+  cnnpool compare lightning_logs --metric val_acc --by lr
+  cnnpool compare logs --metric val_loss,val_acc --by '{group}/lr{lr}/seed_{seed}'
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run ``cnnpool compare``."""
+    try:
+        arguments = parser().parse_args(argv)
+        with Progress("reading runs", unit="runs") as progress:
+            value = Value(arguments.best, arguments.mean_of_last)
+            runs = read(arguments.runs, arguments.metric, arguments.by, value, progress.step)
+        if arguments.status:
+            sys.stdout.write(_status(runs))
+        else:
+            _compare(arguments, runs, argv)
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+def parser() -> Parser:
+    found = Parser("cnnpool compare", "Runs on disk -> table, statistics, plots and a report.", EXAMPLES)
+    add = found.add_argument
+    add("runs", nargs="+", metavar="RUNS", help="folders of runs or of other programs' logs, or CSV files")
+    by = "what differs among pool, readout, model; of logs their folders, or '{group}/lr{lr}/seed_{seed}'"
+    add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
+    where = "only runs that have it; can be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
+    metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY}; for logs an accuracy)"
+    add("--metric", default="", metavar="KEY,...", help=metric)
+    add("--best", default="", choices=("max", "min"), help="for logs: the best value, which is optimistic")
+    last = "for logs: the last value (default); --best then says what is better"
+    add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
+    add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
+    margin = "a smaller difference does not matter (default: half a point where images are known)"
+    add("--margin", type=float, metavar="X", help=margin)
+    base = "choice to compare the others with (default: max, else the first)"
+    add("--baseline", metavar="CHOICE", help=base)
+    add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
+    add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
+    add("--all", action="store_true", help="print every measure and every note, not the first ones")
+    add("--no-board", action="store_true", help="print no command for TensorBoard")
+    status = "only list the runs: done, running, failed, unfinished, damaged"
+    add("--status", action="store_true", help=status)
+    return found
+
+
+def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
+    # numpy, scipy and matplotlib would make --help slow.
+    with loading("scipy and matplotlib"):
+        from cnnpool.report import render
+        from cnnpool.report.comparison import compare
+        from cnnpool.report.plots import NAMES, draw
+        from cnnpool.report.plots.learning_curve import history
+        from cnnpool.report.plots.panels import shown
+
+    first = Path(arguments.runs[0])
+    folder = Path(arguments.out or (first if first.is_dir() else first.parent) / "report")
+    render.refuse_foreign(folder)
+    comparison = compare(
+        runs,
+        by=[] if logged(runs) else keys_of(arguments.by),
+        where=arguments.where,
+        metric=arguments.metric,
+        against=arguments.baseline,
+        allow=keys_of(arguments.allow),
+        margin=arguments.margin,
+    )
+    histories, plots = {}, []
+    drawn = shown(comparison)
+    with Progress("reading metrics", len(drawn), "choices") as progress:
+        for row in drawn:
+            histories[row.choice.label] = history(list(row.choice.runs.values()), comparison.metric.key)
+            progress.step()
+    problems = [problem for one in histories.values() for problem in one.problems]
+    comparison = replace(comparison, notes=[*comparison.notes, *problems])
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = shutil.get_terminal_size(SIZE).columns
+    sys.stdout.write(render.text(comparison, width=width, colour=colour, whole=arguments.all))
+    sys.stdout.flush()
+    with Progress("drawing", len(NAMES), "figures") as progress:
+        for plot in draw(comparison, histories):
+            plots.append(plot)
+            progress.step()
+    render.write(comparison, folder, argv, plots)
+    sys.stdout.write(f"\nreport: {folder / 'report.html'}\n\n")
+    paths = [Path(one).resolve() for one in arguments.runs]
+    root = Path(os.path.commonpath(paths))
+    if not arguments.no_board and all(map(Path.is_dir, paths)) and root != root.parent:
+        sys.stdout.write(f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n")
+
+
+def _status(runs: Sequence[Run]) -> str:
+    rows = [(str(run.folder), run.state, str(run.seed) if run.found else "") for run in runs]
+    columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
+    states = Counter(run.state for run in runs)
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    reasons = [tables.printable(f"{run.folder}: {run.reason}") for run in runs if run.reason]
+    table = tables.text(columns, shutil.get_terminal_size(SIZE).columns)
+    return f"{table}\n{len(runs)} runs: {counts}\n" + "".join(f"  {one}\n" for one in reasons)

@@ -7,14 +7,14 @@ from functools import cached_property
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import crossed, foreign, statistics
-from cnnpool.report.choice import Choice, baseline, group, varying
-from cnnpool.report.comparable import refuse, select
+from cnnpool.report import foreign, statistics
+from cnnpool.report.choice import Choice, baseline, group, refuse, select, varying
 from cnnpool.report.foreign import logged
-from cnnpool.report.measure import SHORT, Measure, columns, known_keys, measure, quantities_of
+from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
 from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
 from cnnpool.report.runs import Run, finished, keys_of
+from cnnpool.run_folder.results import unpacked
 
 
 @dataclass(frozen=True)
@@ -23,34 +23,22 @@ class Comparison:
 
     metric: Measure
     by: list[str]
-    rows: list[Row]
-    """The baseline first, the others by label: the order does not reflect rank."""
-    measures: list[Measure]
-    """The other measures, one column each."""
-    quantities: list[Quantity]
-    """The descriptions of all numbers in the runs."""
+    rows: list[Row]  # The baseline first, the others by label: the order does not reflect rank
+    measures: list[Measure]  # The other measures, one column each
+    quantities: list[Quantity]  # The descriptions of all numbers in the runs
     notes: list[str]
-    loaded: str
-    """Why the timed measures are unreliable; empty if they are reliable."""
-    runs: list[Run] = field(repr=False)
-    """All runs found, including unfinished ones."""
-    named: bool = False
-    """Whether the baseline was named, so that only comparisons with it were made."""
-    paired: bool = True
-    """Whether differences are paired by seed; otherwise runs are independent."""
+    loaded: str  # Why the timed measures are unreliable; empty if they are reliable
+    runs: list[Run] = field(repr=False)  # All runs found, including unfinished ones
+    named: bool = False  # Whether the baseline was named, so that only comparisons with it were made
+    paired: bool = True  # Whether differences are paired by seed; otherwise runs are independent
+    # Largest difference that does not matter; None for half a point where the images are known.
     margin: float | None = None
-    """Largest difference that does not matter; None for half a point where the images are known."""
-    understood: str = ""
-    """How the logs of other programs were interpreted, in two sentences; empty for runs of cnnpool."""
-    also: tuple[Measure, ...] = ()
-    """Further requested measures: each is compared and corrected separately."""
-    palette: tuple[str, ...] = ()
-    """Labels that get the first colours, in this order, whatever else the figures show first."""
-    stage: str = ""
-    """The only stage that figures show; empty for all."""
+    understood: str = ""  # How the logs of other programs were read; empty for runs of cnnpool
+    also: tuple[Measure, ...] = ()  # Further requested measures, each compared and corrected separately
+    palette: tuple[str, ...] = ()  # Labels that get the first colours, in this order
+    stage: str = ""  # The only stage that figures show; empty for all
 
     def measure(self, key: str) -> Measure:
-        """The measure at ``key`` for these runs."""
         return measure(key, self.quantities)
 
     @cached_property
@@ -85,7 +73,7 @@ def compare(
     # Runs of other programs do not record which settings must agree.
     others = logged(kept)
     differing = [] if others else refuse(kept, by, allow)
-    metric = metric or (foreign.likely(others[0].measured) if others else crossed.MEASURE)
+    metric = metric or (foreign.likely(others[0].measured) if others else ACCURACY)
     names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)
@@ -116,7 +104,7 @@ def read(choice: Choice, one: Measure) -> dict[int, float]:
 
 
 def judged(comparison: Comparison, one: Measure) -> list[Row]:
-    """The rows with their values, differences and verdicts in another measure, by the same procedure."""
+    """The rows in another measure, by the same procedure."""
     if one.key == comparison.metric.key:
         return comparison.rows
     choices = [row.choice for row in comparison.rows]
@@ -136,7 +124,7 @@ def _rows(
     margin: float | None,
 ) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
-    bits = [crossed.table(choice.runs) for choice in choices] if metric.key == crossed.MEASURE else []
+    bits = [_answers(choice) for choice in choices] if metric.key == ACCURACY else []
     decisions = decide([row.finite for row in rows], bits, named=named, paired=paired, margin=margin)
     shared = set.intersection(*(set(row.finite) for row in rows))
     fewest = len(shared) if paired else min(len(row.finite) for row in rows)
@@ -145,7 +133,7 @@ def _rows(
     found, base = [], rows[0]
     for place, row in enumerate(rows):
         if bits and bits[place].keys() == row.finite.keys():
-            error = crossed.of_choice(bits[place])
+            error = statistics.of_choice(bits[place])
             row = replace(row, crossed=error, summary=_widened(row.summary, error))
         if ranked:
             row = replace(row, rank=decisions.rank(place, len(rows), metric.sense))
@@ -157,7 +145,13 @@ def _rows(
     return found
 
 
-def _widened(summary: statistics.Summary, error: crossed.Crossed | None) -> statistics.Summary:
+def _answers(choice: Choice) -> dict[int, statistics.Bits]:
+    """Seed -> which test images were classified correctly, (images,), for the runs that record it."""
+    records = {seed: run.results.correct for seed, run in choice.runs.items()}
+    return {seed: unpacked(record) for seed, record in records.items() if record is not None}
+
+
+def _widened(summary: statistics.Summary, error: statistics.Crossed | None) -> statistics.Summary:
     """``summary`` with the interval that also covers test images, if it is known."""
     if error is None:
         return summary

@@ -13,8 +13,7 @@ from cnnpool.report.runs import as_text, recipe
 from cnnpool.report.statistics import LEVEL
 from cnnpool.run_folder.results import Results
 
-LISTED = 4
-"""Most choices whose difference one sentence of the headline gives."""
+LISTED = 4  # Most choices whose difference one sentence of the headline gives
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 

@@ -30,16 +30,12 @@ PREFERRED = ("test.*acc", "val.*acc", "acc", "test", "val", "")
 """Patterns in order of preference: without a named tag, the first tag that matches the first one is used."""
 Ready = Sequence[tuple[Log, tuple[str, ...]]]
 """Logs, each with the parts of its path below the requested folder."""
-Known = dict[str, str]
-"""Facts about a run from its path, its columns or its parameters."""
+Known = dict[str, str]  # Facts about a run from its path, its columns or its parameters
 
 
 @dataclass(frozen=True)
 class Value:
-    """The number that represents a run: the mean of its ``last`` points, or by ``best`` the best of all.
-
-    ``best``, max or min, also says what is better; by default the name of the metric does.
-    """
+    """The number of a run: the mean of its ``last`` points, or the ``best``, which says what is better."""
 
     best: Literal["", "max", "min"] = ""
     last: int | None = None
@@ -65,7 +61,6 @@ class Value:
         return "lower" if self.best == "min" or (not self.best and LOWER.search(tag)) else "higher"
 
     def said(self, tags: Sequence[str]) -> str:
-        """A sentence on how runs are read."""
         how = f"the mean of its last {self.last} points" if self.points > 1 else "its last value"
         if not self.points:
             how = f"its {self.best}imum, which is optimistic: on other data it would be worse"
@@ -80,10 +75,7 @@ LAST = Value()
 
 @dataclass(frozen=True)
 class Logged(Run):
-    """A run of another program; ``by`` are the keys of its facts ``parts`` that form its group.
-
-    ``numbered`` names the source of its seed; empty if it has none, and ``seed`` is a running number.
-    """
+    """A run of another program, grouped ``by`` some of its facts; ``numbered`` is the source of its seed."""
 
     parts: Mapping[str, str] = field(default_factory=dict)
     by: tuple[str, ...] = ("group",)
@@ -108,11 +100,7 @@ def read(
     value: Value = LAST,
     each: Callable[[], object] = lambda: None,
 ) -> list[Run]:
-    """The runs of cnnpool at or under ``paths``; if there are none, those of other programs.
-
-    ``metric`` are tags by commas, ``by`` keys by commas or a pattern of paths, ``{group}/seed_{seed}``.
-    Runs of other programs that cannot be compared get another state, with a reason.
-    """
+    """The runs of cnnpool at or under ``paths``, or else of other programs, as for ``cnnpool.compare``."""
     files: list[Files] = []
     if runs := find(paths, each, files):
         if value != LAST or _is_pattern(by):

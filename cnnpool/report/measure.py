@@ -15,8 +15,9 @@ MERGED: dict[str, Callable[[list[float]], float]] = {
     "max": max,
     "min": min,
 }
+ACCURACY = "test.accuracy"
 SHORT = {
-    "accuracy": "test.accuracy",
+    "accuracy": ACCURACY,
     "consistency": "invariance.consistency.distinct",
     "worst_shift": "invariance.worst_shift_accuracy",
 }

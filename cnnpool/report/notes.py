@@ -7,12 +7,11 @@ from cnnpool.report.foreign import short
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
-from cnnpool.run_folder.results import at_chance
+from cnnpool.run_folder.results import Results, at_chance
 
 MORE, EQUAL = 0.1, 0.05
 """Relative costs: from ``MORE`` on a winner is reported as costlier; up to ``EQUAL`` costs are equal."""
-LOADED = 0.1
-"""Share of the processors used by other programs above which times are unreliable."""
+LOADED = 0.1  # Share of the processors used by other programs above which times are unreliable
 
 
 def observe(
@@ -41,7 +40,7 @@ def observe(
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
-        if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run)]:
+        if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:
             seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
             notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")
     notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
@@ -102,9 +101,9 @@ def _list(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def learned_nothing(run: Run) -> bool:
+def learned_nothing(results: Results) -> bool:
     """Whether naming the commonest class would have reached the run's test accuracy."""
-    accuracy, counts = run.results.accuracy, (run.results.images or {}).get("test")
+    accuracy, counts = results.accuracy, (results.images or {}).get("test")
     if accuracy is None or not isinstance(counts, list):
         return False
     known = all(is_number(one) and one >= 0 for one in counts) and sum(counts) > 0

@@ -1,12 +1,11 @@
 """One simultaneous procedure: pairs of choices compared, verdicts and places from the same decisions.
 
 The pairs are those with a named baseline; without one, all. Each is compared by the paired t test, or by
-Welch's (1947) where runs are not paired; without any spread t is undefined, and the exact permutation test
-decides. Where runs record which test images they classified correctly, the test also covers other test
-images (``crossed``). All p-values are adjusted together by Holm (1979), which bounds the chance of any false
-decision at 5 % whatever the dependence among choices. The rank of a choice, which needs all pairs, lies
-between one more than the number of choices decided to be better and all choices less those decided to be
-worse: simultaneous 95 % intervals.
+Welch's (1947) where runs are not paired; without any spread the exact permutation test decides. Where runs
+record the images that they got right, the test also covers other test images. All p-values are adjusted
+together by Holm (1979), which bounds the chance of any false decision at 5 % whatever the dependence among
+choices. The rank of a choice lies between one more than the choices decided to be better and all choices less
+those decided to be worse: simultaneous 95 % intervals.
 """
 
 import itertools
@@ -17,36 +16,33 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from cnnpool.report import statistics
 from cnnpool.report.choice import Choice
-from cnnpool.report.crossed import Bits, Crossed, Values, image_means, of_means
 from cnnpool.report.measure import Measure
-from cnnpool.report.statistics import LEVEL, Gap, Summary, gap, holm, tail
+from cnnpool.report.statistics import LEVEL, Bits, Crossed, Gap, Summary, Values
 
-SHOWN = ("better", "worse", "higher", "lower")
-"""The verdicts of a shown difference."""
-LEAST_DECIDED = 3
-"""Fewest pairs of seeds for a decision: with two, t only reflects how alike they happen to be."""
-MARGIN = 0.005
-"""Largest difference in accuracy (0..1) that does not matter."""
+SHOWN = ("better", "worse", "higher", "lower")  # The verdicts of a shown difference
+LEAST_DECIDED = 3  # Fewest pairs of seeds: with two, t only reflects how alike they happen to be
+MARGIN = 0.005  # Largest difference in accuracy (0..1) that does not matter
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The comparison of two choices."""
+    """The comparison of two choices.
+
+    ``mean`` is the first less the second over the seeds that both have; ``adjusted`` is ``p``, and ``within``
+    the p-value of a difference of at least the margin, by Holm over all pairs; the latter is 1 without margin
+    and images. ``crossed`` is the standard error from seeds and test images, if the images are known.
+    """
 
     mean: float
-    """Mean of the first less the second, over the seeds that both have."""
     p: float
     adjusted: float
-    """p-value adjusted by Holm over all compared pairs."""
     within: float = 1.0
-    """p-value of a difference of at least the margin, adjusted likewise; 1 without margin and images."""
     crossed: Crossed | None = None
-    """Its standard error from seeds and test images, if the images are known."""
 
 
-UNDECIDED = Pair(math.nan, math.nan, math.nan, math.nan)
-"""A pair of choices with too few seeds."""
+UNDECIDED = Pair(math.nan, math.nan, math.nan, math.nan)  # Too few seeds
 
 
 @dataclass(frozen=True)
@@ -92,19 +88,19 @@ def decide(
 ) -> Decisions:
     """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
 
-    ``values`` are the numbers of each choice by seed; ``bits`` say which test images were classified right,
-    if they are accuracies. Without a ``margin``, ``MARGIN`` counts where these are known.
+    ``bits`` say which test images were classified right; without ``margin``, ``MARGIN`` counts where they do.
     """
 
     @cache
     def by_image(choice: int, seeds: tuple[int, ...]) -> Values | None:
-        return image_means(bits[choice], seeds)
+        return statistics.image_means(bits[choice], seeds)
 
     def with_images(i: int, j: int, seeds: tuple[int, ...]) -> Crossed | None:
         one, other = by_image(i, seeds), by_image(j, seeds)
         if one is None or other is None or one.shape != other.shape:
             return None
-        return of_means(np.array([values[i][seed] - values[j][seed] for seed in seeds]), one - other)
+        apart = np.array([values[i][seed] - values[j][seed] for seed in seeds])
+        return statistics.of_means(apart, one - other)
 
     pairs: dict[tuple[int, int], tuple[float, float, float, Crossed | None]] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
@@ -120,9 +116,10 @@ def decide(
         if error:
             p, within = max(p, error.p(found.mean)), error.p_within(found.mean, margin or MARGIN)
         elif margin is not None:
-            within = tail(margin - abs(found.mean), found.error, found.freedom)
+            within = statistics.tail(margin - abs(found.mean), found.error, found.freedom)
         pairs[i, j] = found.mean, p, within, error
-    adjusted, close = holm([one[1] for one in pairs.values()]), holm([one[2] for one in pairs.values()])
+    adjusted = statistics.holm([p for _, p, _, _ in pairs.values()])
+    close = statistics.holm([within for _, _, within, _ in pairs.values()])
     corrected = zip(pairs.items(), adjusted, close, strict=True)
     decided = {}
     for (key, (mean, p, _, error)), apart, near in corrected:
@@ -133,8 +130,8 @@ def decide(
 def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:
     """The mean of ``first`` less that of ``second``; if ``paired``, over the seeds that both have."""
     if not paired:
-        return gap(list(first.values()), list(second.values()))
-    return gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
+        return statistics.gap(list(first.values()), list(second.values()))
+    return statistics.gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
 def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> float:
@@ -142,7 +139,7 @@ def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, p
     # Values equal up to rounding are equal: rounding errors are not spread.
     least = 1e-9 * max(map(abs, [*first.values(), *second.values()]))
     if found.error > least:
-        return 2 * tail(abs(found.mean), found.error, found.freedom)
+        return 2 * statistics.tail(abs(found.mean), found.error, found.freedom)
     n, m = len(first), len(second)
     ways = 2 ** len(first.keys() & second.keys()) if paired else math.comb(n + m, n)
     return 2 / ways if abs(found.mean) > least else 1.0
@@ -150,24 +147,22 @@ def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, p
 
 @dataclass(frozen=True)
 class Versus:
-    """A choice less the baseline, over the seeds both have; unpaired, each run less the baseline's mean."""
+    """A choice less the baseline, over the seeds both have; unpaired, each run less the baseline's mean.
+
+    ``p_sign_flip`` assumes no distribution; ``superiority`` is the share of seeds with a better value, a tie
+    counting one half, with its interval for another seed. With 80 % power ``needed`` runs of each show this
+    difference, and these runs one that is ``detectable``. All of them are NaN where they are not known.
+    """
 
     differences: list[float]
     summary: Summary
     pair: Pair
-    """The test of the difference; if it covers seeds and images, so does the interval of ``summary``."""
     p_sign_flip: float
-    """p-value of the exact sign-flip test, which assumes no distribution; NaN with too few or no pairs."""
     superiority: float
-    """Share of seeds with a better value (higher if there is no better direction); ties count one half."""
     superiority_interval: tuple[float, float]
-    """The 95 % interval of the probability that another seed is better."""
     needed: float
-    """Runs per choice that show a difference of this size with 80 % power; NaN where it is not known."""
-    family: int
-    """Number of compared pairs."""
+    family: int  # Number of compared pairs
     detectable: float
-    """The smallest true difference detectable with 80 % power; NaN where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +176,7 @@ class Row:
     versus: Versus | None = None
     verdict: str = "baseline"
     rank: Rank | None = None
-    crossed: Crossed | None = None
-    """The standard error of the mean from seeds and test images, if the runs record the correct ones."""
+    crossed: Crossed | None = None  # Of the mean, from seeds and test images, if the runs record these
 
     @cached_property
     def finite(self) -> dict[int, float]:

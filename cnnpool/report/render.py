@@ -1,4 +1,4 @@
-"""A comparison as files: pages from templates, tables as CSV, LaTeX and text for the terminal."""
+"""A comparison as pages, tables as CSV and LaTeX, text for the terminal, and records from Python."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -18,11 +18,14 @@ from cnnpool import tables
 from cnnpool.json_text import finite
 from cnnpool.report import columns, document
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.comparison import compare as _compare
+from cnnpool.report.foreign import Value, logged, read
 from cnnpool.report.plots import Plot
-from cnnpool.report.runs import COMMAND, REPORT, is_report
+from cnnpool.report.runs import COMMAND, REPORT, is_report, keys_of
 from cnnpool.system.atomic import write_bytes
 
 MOST_NOTES = 3
+WIDTH = 160  # Characters per line of a table from Python
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
 SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
 FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\totalheight\fi}{%
@@ -98,10 +101,7 @@ def _environment(kind: str) -> Environment:
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs.
-
-    The preamble needs booktabs and graphicx, and a font encoding for names with non-ASCII letters.
-    """
+    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs."""
     mains = []
     for one in comparison.each:
         *numbers, verdicts = columns.main_columns(one)
@@ -189,3 +189,50 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
         ],
     }
     return json.dumps(finite(content), indent=1, ensure_ascii=False) + "\n"
+
+
+class Table(list[dict[str, Any]]):
+    """One record per choice and metric, as in ``table.csv``; prints as the text of ``cnnpool compare``."""
+
+    def __init__(self, comparison: Comparison):
+        super().__init__(columns.records(comparison))
+        self.comparison = comparison
+
+    def __repr__(self) -> str:
+        return text(self.comparison, width=WIDTH, colour=False)
+
+
+def compare(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    metric: str = "",
+    *,
+    by: str = "",
+    where: Sequence[str] = (),
+    baseline: str | None = None,
+    allow: Sequence[str] = (),
+    best: Literal["", "max", "min"] = "",
+    last: int | None = None,
+    margin: float | None = None,
+) -> Table:
+    """Compare runs of cnnpool, or the logs of other programs, as ``cnnpool compare`` does.
+
+    Returns one flat dict per choice and metric, ready for ``pandas.DataFrame``. A ValueError of a few lines
+    says which arguments are invalid, or which runs cannot be compared.
+
+    Args:
+        paths: a folder or file, or several.
+        metric: one, or several by commas; empty for ``test.accuracy``, or an accuracy of other programs.
+        by: keys that define a choice, by commas, or a pattern of folders: ``"{group}/seed_{seed}"``.
+        where: conditions ``KEY=VALUE`` that a run must meet.
+        baseline: the choice with which the others are compared.
+        allow: keys that may differ among runs of cnnpool.
+        best: for logs, the better direction; without ``last``, use the best value of each run.
+        last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
+        margin: largest difference that does not matter, > 0.
+    """
+    every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    runs = read(every, metric, by, Value(best, last))
+    keys = [] if logged(runs) else keys_of(by)
+    return Table(
+        _compare(runs, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
+    )

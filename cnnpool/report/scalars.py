@@ -19,30 +19,24 @@ WHOLE = ([META], [SUMMARY])
 """Files that mark a run of MLflow or W&B; the folders below it are not runs of their own."""
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "epoch", "iteration", "iter")
 """Columns with the step of a row; the first one present is used."""
-SEEDS = ("seed", "random_seed", "random_state")
-"""Columns and parameters that hold the seed of a run in its group."""
+SEEDS = ("seed", "random_seed", "random_state")  # Columns and parameters with the seed of a run
 GROUPS = ("group", "choice", "model", "method", "algorithm", "name")
 """Columns that name a group; the first one present is used."""
-MLFLOW = {1: "running", 2: "not begun", 4: "failed", 5: "killed"}
-"""States of unfinished runs in MLflow's meta.yaml."""
+MLFLOW = {1: "running", 2: "not begun", 4: "failed", 5: "killed"}  # Unfinished runs in its meta.yaml
 HALVES = ("train", "validation", "val", "valid", "test", "eval")
 """Folders of one run's event files, as written by Keras; they become a part of the tag."""
-FRAME = 16
-"""Bytes of an event file around each record."""
+FRAME = 16  # Bytes of an event file around each record
 Files = tuple[Path, Path, Sequence[str]]
 """The requested folder, a folder below it, and the names of its files that contain scalars."""
-Points = dict[str, dict[int, tuple[float, float]]]
-"""Tag -> step -> time and value."""
-Series = tuple["array[int]", "array[float]"]
-"""Sorted steps, and the value at each."""
+Points = dict[str, dict[int, tuple[float, float]]]  # Tag -> step -> time and value
+Series = tuple["array[int]", "array[float]"]  # Sorted steps, and the value at each
 
 
 @dataclass(frozen=True)
 class Log:
     """One training logged by another program: the wanted tags, and its parameters or columns.
 
-    ``by`` are the keys that form a group, if a table has them; ``named`` says whether the path may, unlike
-    random names. ``problem`` says what could not be read; a state other than done says why it is unfinished.
+    ``by`` are the keys that form a group, if a table has them; ``named`` says whether the path may form one.
     """
 
     path: Path

@@ -1,8 +1,17 @@
-"""Numbers from few seeds: t intervals, sign-flip tests, Holm's correction, power."""
+"""Numbers from few seeds: t intervals, sign-flip tests, Holm's correction, power; intervals over images too.
+
+Other seeds would give other networks, and other test images other predictions. The mean over a table (S, N)
+of S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
+image and of the rest. Var(means of seeds) / S and Var(means of images) / N both include the last part, so
+their sum is not too small; its degrees of freedom are Satterthwaite's (1946). The resulting t is the root of
+min F' (Clark 1973, "The language-as-fixed-effect fallacy"). With few seeds the estimate of their part may be
+too small by chance, so every statement must also hold by the t test over the seeds alone: the wider interval,
+the larger p.
+"""
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +24,9 @@ POWER = 0.8
 LEAST_PAIRS = 6
 EXACT_PAIRS = 16
 RESAMPLES = 100_000
+LEAST_SEEDS = 3
+Bits = NDArray[np.bool_]
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,7 @@ def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
 
 
 def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, float]:
-    """The difference of two independent groups with Welch's 95 % interval, and its degrees of freedom.
-
-    Its n is that of the smaller group; its standard deviation is the standard error times sqrt(n).
-    """
+    """The difference of two groups by Welch, with n that of the smaller; and its degrees of freedom."""
     own, n = gap(first, second), min(len(first), len(second))
     half = float(stdtrit(own.freedom, 1 - LEVEL / 2)) * own.error
     return Summary(n, own.mean, own.error * math.sqrt(n), own.mean - half, own.mean + half), own.freedom
@@ -91,8 +100,7 @@ def tail(distance: float, error: float, freedom: float) -> float:
 def sign_flip_p(differences: Sequence[float]) -> float:
     """Two-sided p-value of mean 0 when each paired difference could as well have the other sign.
 
-    Exact over all 2^n sign patterns up to n = 16; above, 100,000 patterns drawn with a fixed seed, the
-    observed one counted among them, so that p is never 0.
+    Exact up to n = 16; above, of 100,000 patterns by a fixed seed and the observed one, so p is never 0.
     """
     d = np.asarray(differences, dtype=np.float64)
     n = d.size
@@ -136,8 +144,7 @@ def superiority(differences: Sequence[float]) -> float:
 def superiority_interval(differences: Sequence[float], n: int | None = None) -> tuple[float, float]:
     """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934); a tie counts one half.
 
-    For all pairs between independent groups, ``n`` is the size of the smaller group: the variance of their
-    share is at most that of n pairs (van Dantzig 1951).
+    Of independent groups ``n`` is the smaller one's: no share varies more (van Dantzig 1951).
     """
     n, share = len(differences) if n is None else n, superiority(differences)
     if not n:
@@ -151,8 +158,7 @@ def superiority_interval(differences: Sequence[float], n: int | None = None) -> 
 def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = None) -> float:
     """The smallest true difference that n pairs detect by the t test with 80 % power, at Holm's first step.
 
-    ncp sd / sqrt(n), where the noncentral t of n - 1 degrees of freedom, or ``freedom``, and noncentrality
-    ncp exceeds the critical value of level 0.05 / comparisons in 80 % of cases.
+    ncp sd / sqrt(n), where the noncentral t exceeds the critical value of 0.05 / comparisons in 80 %.
     """
     if n < 2:
         return math.nan
@@ -162,10 +168,74 @@ def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = 
 
 
 def needed(difference: float, sd: float, comparisons: int = 1, groups: int = 1) -> float:
-    """The fewest pairs, 3 to 1,000, or runs of each of two ``groups``, for which so small a difference is
-    ``detectable``; infinite if 1,000 do not suffice."""
+    """The fewest pairs, or runs of each of two ``groups``, that detect it: 3 to 1,000, or infinity."""
     sizes = range(3, 1001)
     place = bisect_left(
         sizes, True, key=lambda n: detectable(sd, n, comparisons, groups * (n - 1)) <= abs(difference)
     )
     return sizes[place] if place < len(sizes) else math.inf
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Error of the mean of a table of seeds, >= 3, and images, >= 2: standard errors from each of them."""
+
+    seeds: int
+    images: int
+    by_seed: float
+    by_image: float
+
+    @property
+    def error(self) -> float:
+        return math.hypot(self.by_seed, self.by_image)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of ``error``, by Satterthwaite; infinite where it is 0."""
+        parts = self.by_seed**4 / (self.seeds - 1) + self.by_image**4 / (self.images - 1)
+        return self.error**4 / parts if parts else math.inf
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95 % interval, at least that of the t interval over the seeds alone."""
+        over_seeds = float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
+        return max(over_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
+
+    def p(self, mean: float) -> float:
+        """Two-sided p-value of the hypothesis that the mean is 0."""
+        return 2 * self._tail(abs(mean))
+
+    def p_within(self, mean: float, margin: float) -> float:
+        """p-value of a mean of at least ``margin`` in size: the larger of two one-sided tests (TOST)."""
+        return self._tail(margin - abs(mean))
+
+    def _tail(self, distance: float) -> float:
+        pairs = ((self.by_seed, self.seeds - 1.0), (self.error, self.freedom))
+        return max(tail(distance, error, freedom) for error, freedom in pairs)
+
+
+def of_choice(own: Mapping[int, Bits]) -> Crossed | None:
+    """The error of a choice's accuracy; None from fewer than 3 seeds, or if their images differ."""
+    by_image = image_means(own, list(own))
+    return None if by_image is None else of_means(np.array([bits.mean() for bits in own.values()]), by_image)
+
+
+def image_means(own: Mapping[int, Bits], seeds: Sequence[int]) -> Values | None:
+    """The share of ``seeds`` that classified each image correctly, (images,); None where it is not known."""
+    rows = [own[seed] for seed in seeds if seed in own]
+    if len(rows) < len(seeds) or len({row.shape for row in rows}) != 1:
+        return None
+    means: Values = np.mean(rows, axis=0)
+    return means
+
+
+def of_means(by_seed: Values, by_image: Values) -> Crossed | None:
+    """The error of the mean of a table with these row and column means; None from too few seeds or images.
+
+    For the difference of two choices, paired by seed and by image, pass the differences of their means.
+    """
+    seeds, images = len(by_seed), len(by_image)
+    if seeds < LEAST_SEEDS or images < 2:
+        return None
+    errors = (float(values.std(ddof=1)) / math.sqrt(len(values)) for values in (by_seed, by_image))
+    return Crossed(seeds, images, *errors)

@@ -1,4 +1,1 @@
-"""TensorBoard's tab *Downsampling*: the contents of ``cnnpool compare``, live.
-
-TensorBoard finds it by the entry point ``tensorboard_plugins``, which is ``cnnpool.tensorboard.loader``.
-"""
+"""TensorBoard's tab *Downsampling*: the contents of ``cnnpool compare``, live."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from cnnpool.choose import live_file
-from cnnpool.choose.live_file import Live
+from cnnpool.choose import ledger
+from cnnpool.choose.ledger import LIVE, Live
 from cnnpool.report import foreign, runs, scalars
 from cnnpool.report.runs import Run
 from cnnpool.report.scalars import Log
@@ -17,26 +17,19 @@ from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import Plan
 
-PAUSE_S = 1.0
-"""Shortest interval between two scans of the folders, in seconds."""
-SHARE = 0.1
-"""Largest share of time spent scanning: the slower the disk, the longer the pause."""
+PAUSE_S = 1.0  # Shortest interval between two scans of the folders
+SHARE = 0.1  # Largest share of time spent scanning: the slower the disk, the longer the pause
 MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
-READ = {*MARKS, layout.ROUTING, live_file.FILE}
+READ = {*MARKS, layout.ROUTING, LIVE}
 Kind = Literal["run", "plan", "study", "log"]
 Content = TypeVar("Content")
-Stamp = tuple[str, int, int, int]
-"""A file's name, modification time in ns, size and inode."""
-Signature = tuple[Stamp, ...]
-"""Sorted stamps of all files that belong to one thing."""
+Stamp = tuple[str, int, int, int]  # A file's name, modification time in ns, size and inode
+Signature = tuple[Stamp, ...]  # Sorted stamps of all files that belong to one thing
 
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder with logs of other programs.
-
-    Its signature changes whenever one of its files changes.
-    """
+    """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder of other programs' logs."""
 
     kind: Kind
     path: Path
@@ -58,13 +51,10 @@ class Watched(Generic[Content]):
 class Snapshot:
     """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies."""
 
-    version: int
-    """Changes whenever anything changes."""
-    results: int
-    """Changes whenever a finished run is added, removed or changed."""
+    version: int  # Changes whenever anything changes
+    results: int  # Changes whenever a finished run is added, removed or changed
     runs: tuple[Run, ...]
-    changed: dict[Path, float]
-    """Folder -> last modification time of its files, in seconds since 1970."""
+    changed: dict[Path, float]  # Folder -> last modification time of its files, in seconds since 1970
     sweeps: tuple[Watched[Plan], ...] = ()
     studies: tuple[Watched[Live], ...] = ()
 
@@ -115,7 +105,7 @@ class Index:
             version += 1
             results += _states(now, finished=True) != _states(self._known, finished=True)
         sweeps = _watched(every, "plan", plan.read, plan.lives, before.sweeps)
-        studies = _watched(every, "study", live_file.read, live_file.lives, before.studies)
+        studies = _watched(every, "study", ledger.read_live, ledger.lives, before.studies)
         if version == before.version:
             version += (sweeps, studies) != (before.sweeps, before.studies)
         self._known = now
@@ -165,7 +155,7 @@ def scan(root: Path) -> Iterator[Found]:
         for stamp in plans:
             if stamp[0].endswith(plan.SUFFIX) and not stamp[0].startswith("."):
                 yield Found("plan", folder / plan.FOLDER / stamp[0], (stamp,))
-        if study := stamps.pop(live_file.FILE, None):
+        if study := stamps.pop(LIVE, None):
             yield Found("study", folder / study[0], (study,))
         if own:
             yield Found("run", folder, tuple(sorted(stamps.values())))

@@ -8,17 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cnnpool.choose.live_file import Live
+from cnnpool.choose.ledger import Live
+from cnnpool.report.choice import SILENT, text_at
 from cnnpool.report.columns import main_columns, measure_tables, pair_columns, records
-from cnnpool.report.comparable import SILENT, text_at
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import contents, defined, method
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure, known_keys
 from cnnpool.report.pairwise import Row
 from cnnpool.report.plots.learning_curve import ACCURACY
+from cnnpool.report.plots.panels import COLOURS, ON_DARK, style_of
 from cnnpool.report.plots.stages import stages_of
-from cnnpool.report.plots.styles import COLOURS, ON_DARK, style_of
 from cnnpool.report.runs import Run
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.plan import Plan
@@ -160,20 +160,20 @@ def _compared(comparison: Comparison, root: Path) -> dict[str, Any]:
 
 
 def _choice(comparison: Comparison, row: Row, root: Path) -> dict[str, Any]:
-    """Numbers in their display units, None for missing ones."""
+    """Numbers in their display units, NaN where there is none."""
     metric, versus = comparison.metric, row.versus
     own = [metric.shown(metric.within(x)) for x in (row.summary.mean, row.summary.low, row.summary.high)]
     apart = [versus.summary.mean, versus.summary.low, versus.summary.high] if versus else []
     return {
         "label": row.choice.label,
-        "mean": _numbers(own),
-        "difference": _numbers([metric.shown(x) for x in apart]),
+        "mean": own,
+        "difference": [metric.shown(x) for x in apart],
         "runs": [
             {
                 "seed": seed,
                 "folder": below(run.folder, root),
                 "value": metric.format(row.values[seed]) if seed in row.values else "–",
-                "at": _numbers([metric.shown(row.values.get(seed, math.nan))])[0],
+                "at": metric.shown(row.values.get(seed, math.nan)),
             }
             for seed, run in row.choice.runs.items()
         ],
@@ -239,7 +239,3 @@ def _colours(palette: Sequence[str]) -> dict[str, dict[str, str]]:
         colour = int(one.colour.removeprefix("C"))
         found[label] = {"light": COLOURS[colour], "dark": ON_DARK[colour], "mark": one.mark}
     return found
-
-
-def _numbers(values: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]

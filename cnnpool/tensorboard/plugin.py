@@ -22,8 +22,8 @@ from cnnpool.report.columns import runs as run_records
 from cnnpool.report.foreign import logged
 from cnnpool.report.plots import PAINTERS, Plot, plot
 from cnnpool.report.plots.learning_curve import History, history, of_histories
+from cnnpool.report.plots.panels import MOST, THEMES, shown, style_of
 from cnnpool.report.plots.stages import stages_of
-from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
 from cnnpool.tensorboard.pieces import jobs, pieces

@@ -10,17 +10,16 @@ from typing import Any
 
 from werkzeug.datastructures import MultiDict
 
-from cnnpool.report.choice import frozen, group, known, labels, natural, varying
-from cnnpool.report.comparable import DifferentRunsError, meets
+from cnnpool.report.choice import DifferentRunsError, frozen, group, known, labels, meets, natural, varying
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.foreign import logged
+from cnnpool.report.measure import ACCURACY
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 
-METRIC = "test.accuracy"
 ROOMS = ("pool", "readout", "model")
 Arguments = MultiDict[str, str]
 
@@ -32,18 +31,17 @@ class Query:
     folder: str = ""
     by: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
-    metric: str = METRIC
+    metric: str = ACCURACY
     baseline: str = ""
     allow: tuple[str, ...] = ()
 
 
 def query(arguments: Arguments) -> Query:
-    """The query in the arguments of a URL."""
     return Query(
         folder=(arguments.get("folder") or "").strip("/"),
         by=tuple(keys_of(arguments.get("by"))),
         where=tuple(filter(None, arguments.getlist("where"))),
-        metric=arguments.get("metric") or METRIC,
+        metric=arguments.get("metric") or ACCURACY,
         baseline=arguments.get("baseline") or "",
         allow=tuple(keys_of(arguments.get("allow"))),
     )
@@ -72,10 +70,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class View:
-    """Runs in the query's folder, the comparison of the finished ones, and the unfinished ones by label.
-
-    ``found`` of an unfinished run has its settings; the palette has the labels in the order of colours.
-    """
+    """Runs in the query's folder, the comparison, unfinished runs by label, and labels by colour."""
 
     runs: list[Run]
     compared: Compared
@@ -103,11 +98,7 @@ def view(
     palette: Callable[[Sequence[str]], Palette],
     once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
 ) -> View:
-    """The view of ``runs``, in any state, for ``query``, the controls.
-
-    ``palette`` gives the colours of the choices that keys form; ``once`` the comparison by these keys, for
-    which it calls the function only if it is not cached.
-    """
+    """The view of ``runs``; ``palette`` keeps the colours, and ``once`` the comparison, of keys ``by``."""
     begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and _wanted(run, query)]
     done = [run for run in runs if run.found]
@@ -131,7 +122,7 @@ def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
     if not done:
         return Compared()
     against = query.baseline or None
-    metric = "" if logged(done) and query.metric == METRIC else query.metric
+    metric = "" if logged(done) and query.metric == ACCURACY else query.metric
     try:
         found = compare(done, by=by, where=query.where, metric=metric, against=against, allow=query.allow)
         return Compared(found)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cnnpool.bench.results import check_out, record
+from cnnpool.bench import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
@@ -61,12 +61,12 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python scripts/benchmarks",
-        description="kernels: training steps with our kernels and without. train: a run beside loops that "
-        "do less. images: a folder beside torchvision's loop. memory: of a run on a folder that does not "
-        "fit. networks: filters in published ones, ours and timm's. start: from the command to an answer. "
+        "python scripts/benchmarks",
+        "kernels: training steps with our kernels and without. train: a run beside loops that do less.\n"
+        "images: a folder beside torchvision's loop. memory: of a run on a folder that does not fit.\n"
+        "networks: filters in published ones, ours and timm's. start: from the command to an answer.\n"
         "sweep: runs at once and one after the other.",
-        epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
+        "example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")

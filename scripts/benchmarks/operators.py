@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from cnnpool import tables
-from cnnpool.bench.results import count, shape
+from cnnpool.bench import count, shape
 
 Results, Row = dict[str, Any], dict[str, Any]
 LARGE = [128, 64, 32, 32]

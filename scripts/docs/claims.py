@@ -18,7 +18,8 @@ import yaml
 from scipy.stats import t
 
 from cnnpool import tables
-from cnnpool.report import crossed
+from cnnpool.report.measure import ACCURACY
+from cnnpool.report.statistics import Bits, Values, image_means, of_means
 from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -89,7 +90,7 @@ class Estimate:
         return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
 
 
-Images = crossed.Values
+Images = Values
 Sample = tuple[list[float], Images | None]
 """The number of each seed, and its mean over the seeds for each test image, where that is known."""
 
@@ -112,7 +113,7 @@ def estimate(settings: Sequence[Sample]) -> Estimate:
 def error(values: Sequence[float], images: Images | None) -> tuple[float, float]:
     """The square of a mean's standard error and its degrees of freedom, over images too if they are known."""
     known = [(statistics.variance(values) / len(values), len(values) - 1.0)]
-    if images is not None and (both := crossed.of_means(np.array(values), images)):
+    if images is not None and (both := of_means(np.array(values), images)):
         known.append((both.error**2, both.freedom))
     return max(known, key=lambda one: float(t.ppf(0.975, one[1])) * math.sqrt(one[0]))
 
@@ -129,7 +130,7 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
         for run in csv.DictReader((docs / folder / "runs.csv").read_text("utf-8").splitlines()):
             if value := run.get(sentence.column):
                 arms[run["choice"]][int(run["seed"])] = sentence.scale * float(value)
-        bits = correct(docs / folder) if sentence.column == crossed.MEASURE else {}
+        bits = correct(docs / folder) if sentence.column == ACCURACY else {}
         # A choice of two rooms is called ``max / gap``.
         for readout in sorted({choice.partition(" / ")[2] for choice in arms}):
             for row in sentence.rows:
@@ -138,7 +139,7 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
                 first, *second = (arms.get(one, {}) for one in names)
                 seeds = [seed for seed in first if all(seed in arm for arm in second)]
                 values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
-                means = [crossed.image_means(bits.get(one, {}), seeds) for one in names]
+                means = [image_means(bits.get(one, {}), seeds) for one in names]
                 if values:
                     known = all(one is not None for one in means)
                     by_image = sentence.scale * (means[0] - sum(means[1:])) if known else None
@@ -146,9 +147,9 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
     return found
 
 
-def correct(folder: Path) -> dict[str, dict[int, crossed.Bits]]:
+def correct(folder: Path) -> dict[str, dict[int, Bits]]:
     """Choice -> seed -> which test images its run got right; empty if the sweep does not publish it."""
-    found: dict[str, dict[int, crossed.Bits]] = defaultdict(dict)
+    found: dict[str, dict[int, Bits]] = defaultdict(dict)
     if (answers := folder / "correct.csv").exists():
         for run in csv.DictReader(answers.read_text("utf-8").splitlines()):
             record = {"images": int(run["images"]), "bits": run["bits"]}

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from cnnpool import tables
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.styles import plot, style_of
+from cnnpool.report.plots.panels import plot, style_of
 from cnnpool.report.runs import Run, find, finished
 from cnnpool.report.statistics import Summary
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from cnnpool import cli
 from cnnpool.system import progress
 
-HEAVY = ("fit", "inspection.command", "launch.compose", "training", "report.command", "report.comparison")
+HEAVY = ("fit", "inspection.command", "launch.compose", "training", "report.comparison")
 for heavy in HEAVY:
     # Here once, not in every fork.
     import_module(f"cnnpool.{heavy}")

@@ -27,7 +27,7 @@ import yaml
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
-from cnnpool.choose import live_file
+from cnnpool.choose import ledger
 from cnnpool.report import render
 from cnnpool.report.comparison import compare
 from cnnpool.report.runs import find
@@ -38,7 +38,7 @@ from cnnpool.tensorboard.loader import Loader
 from scripts.reliability.attempt import QUICK, command
 
 SETTINGS, PLAN = "config.yaml", "plan.json"
-FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, live_file.FILE)
+FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, ledger.LIVE)
 FIGURES = {layout.ROUTING: "routing", layout.METRICS: "learning"}
 PATIENCE_S = 60
 MEMORY = 1 << 31
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
             found["alterations"] += 1
             what, left = outcome(root, path)
             # A link that leads nowhere is no file; plans and studies are regular files or none.
-            there = path.is_file() if path.name in (PLAN, live_file.FILE) else path.exists()
+            there = path.is_file() if path.name in (PLAN, ledger.LIVE) else path.exists()
             if what == "of no effect" and left < before[1] and there:
                 what = "left out in silence"
             if what in COUNTS[3:]:
@@ -109,13 +109,13 @@ def trained(folder: Path) -> Path:
     jobs = {"max/0": ["pool=max"], "lip/0": ["pool=lip"], "lip/1": ["pool=lip", "seed=1"]}
     (root / plan.FOLDER).mkdir()
     (root / plan.FOLDER / PLAN).write_text(json.dumps({"schema": 1, "time": 1.0, "jobs": jobs}))
-    study = live_file.Live(
+    study = ledger.Live(
         said="round 2", rounds=1, planned=3, ended=1, asked=2, spent_s=5.0, budget_s=60.0, time=1.0,
         candidates=[Column("candidate", ["max", "avg"])], trained=[1, 1], left=[True, False],
         gone=[("avg", "after round 1")],
     )  # fmt: skip
     (root / "study").mkdir()
-    (root / "study" / live_file.FILE).write_bytes(live_file.content(study))
+    (root / "study" / ledger.LIVE).write_bytes(ledger.content_of(study))
     return root
 
 

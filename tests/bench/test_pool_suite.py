@@ -7,9 +7,8 @@ import torch
 from bench_results import result
 
 from cnnpool import bench
-from cnnpool.bench import main, measure, pool
-from cnnpool.bench.results import header, line
-from cnnpool.bench.rivals import DUELS
+from cnnpool.bench import header, line, main, measure, pool
+from cnnpool.bench.pool import DUELS
 from scripts.benchmarks.operators import document
 
 
@@ -88,20 +87,6 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert ", plain script; `" in document({"max.json": written})
 
 
-def test_what_is_stopped_has_written_what_it_measured(tmp_path, monkeypatch):
-    def measure(case, *_):
-        if case.layout == "channels_last":
-            raise KeyboardInterrupt
-        return {**case._asdict(), "rival": "none", "missing": "it"}
-
-    monkeypatch.setattr(pool, "measure", measure)
-    as_it_is(monkeypatch)
-    out = tmp_path / "max.json"
-    with pytest.raises(KeyboardInterrupt):
-        main(["pool", "--only", "max", "--shapes", "small", "--out", str(out)])
-    assert len(json.loads(out.read_text(encoding="utf-8"))["rows"]) == 2, "one map in two types"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -121,24 +106,6 @@ def test_mistakes_are_named(arguments, message):
     assert "\n" not in str(error.value)
 
 
-def test_facts_name_the_gpu_that_was_used(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"some GPU, {device}")
-    monkeypatch.setattr(torch.version, "cuda", "12.8")
-    facts = measure.facts(torch.device("cuda:1"))
-    assert (facts["gpu"], facts["cuda"]) == ("some GPU, cuda:1", "12.8")
-    assert {"triton", "torch", "processor", "commit"} <= facts.keys()
-
-
-@pytest.mark.parametrize("side", ["ours", "theirs"])
-def test_a_learnt_power_is_made_once_where_the_map_is(monkeypatch, side):
-    made, full = [], torch.full
-    monkeypatch.setattr(torch, "full", lambda *a, **o: made.append(o["device"].type) or full(*a, **o))
-    function, x = getattr(DUELS["gem learnt"], side)(2), torch.rand(1, 2, 4, 4)
-    assert function(x).requires_grad, "by the power alone"
-    function(x)
-    assert function(x.to("meta")).device.type == "meta" and made == ["cpu", "meta"]
-
-
 def test_a_line_of_the_terminal_says_what_is_replayed_on_a_gpu():
     again = result(replayed={"speedup": {"median": 1.25}})
     for gpu, row, ends in (
@@ -148,3 +115,35 @@ def test_a_line_of_the_terminal_says_what_is_replayed_on_a_gpu():
         head, shown = header(gpu), line(row)
         assert head.endswith(f"{ends[0]}\n") and shown.endswith(f"{ends[1]}\n") and len(head) == len(shown)
     assert line(result(replayed=None)).endswith("         -\n")
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def test_a_row_says_why_nothing_was_replayed(monkeypatch):
+    def replays(steps):
+        raise RuntimeError("rival: it waits")
+
+    monkeypatch.setattr(pool, "replays", replays)
+    row = pool._replayed({}, 3, torch.device("cuda"))
+    assert row == {"replayed": None, "not_replayed": "rival: it waits"}
+
+
+@needs_gpu
+@pytest.mark.parametrize("operator", ["max 2/2", "gem learnt", "stochastic"])
+def test_operators_of_a_gpu_are_replayed(operator):
+    row = pool.measure(pool.Case(operator, (2, 8, 16, 16), "float32", "contiguous"), 3, torch.device("cuda"))
+    assert row["replayed"]["ms"].keys() == {"ours", "rival", "copy"}
+    assert 0 < row["replayed"]["ms"]["ours"] < row["ms"]["ours"]
+
+
+@needs_gpu
+def test_after_a_failed_recording_a_gpu_still_draws_and_records():
+    x = torch.ones(8, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="waits: "):
+        measure.replays({"waits": lambda: x.sum().item()})
+    assert torch.rand(8, device="cuda").sum() > 0
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    total = torch.zeros(1, device="cuda")
+    measure.replays({"adds": lambda: total.add_(torch.autograd.grad((2 * x).sum(), x)[0].sum())})["adds"]()
+    assert total.item() == 16 * (measure.WARM_UP + measure.STEPS)

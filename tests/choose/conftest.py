@@ -57,7 +57,7 @@ def drive():
 
     def run(study, bench):
         watched = []
-        with Clock(study, lambda: None) as clock:
+        with Clock(study) as clock:
             view, reason = Driver(
                 study, clock, lambda view, batch: watched.append((view, batch)), bench
             ).drive()

@@ -1,8 +1,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cnnpool.choose.candidates import Network, overrides_of
+from cnnpool.choose.options import Options, duration, parse, tries
+from cnnpool.launch import conf_dir
+from cnnpool.registry import options_of
 
 
 def test_an_option_without_a_room_is_the_operators_and_one_without_a_value_is_refused():
@@ -32,20 +36,6 @@ def test_a_study_is_named_after_what_is_trained():
     assert Network(("data=digits",)).home() == Path("outputs/choose/digits/convnet/default")
 
 
-def test_candidates_of_a_network_with_weights_are_fine_tuned():
-    words = ("model=timm:resnet18", "model.weights=w.pth")
-    tuned, default = (
-        Network((*words, *more)).jobs("max_blur", [0, 1], Path("runs")) for more in ((), ("fit=default",))
-    )
-    assert ["fit=finetune" in job.overrides for job in tuned + default] == [True, True, False, False]
-    assert all(
-        one.settings["fit"]["lr"] < other.settings["fit"]["lr"]
-        for one, other in zip(tuned, default, strict=True)
-    )
-    (other,) = Network(words).jobs("max+fit.lr=0.5", [0], Path("runs"))
-    assert "fit=finetune" in other.overrides and other.settings["fit"]["lr"] == 0.5
-
-
 def test_settings_that_a_study_makes_itself_are_refused():
     for override, said in {
         "pool=max": "the candidates are named by choose.pools",
@@ -72,3 +62,46 @@ def test_an_experiment_that_sweeps_something_else_is_refused():
     with pytest.raises(ValueError, match="sweeps more than pool and seed"):
         Network(("experiment=mnist_few",)).checked("max")
     assert Network(("experiment=mnist_operators",)).checked("avg")["pool"]["name"] == "avg"
+
+
+DEFAULTS = yaml.safe_load((conf_dir() / "choose" / "default.yaml").read_text())
+
+
+def test_the_file_holds_every_option_at_its_default():
+    assert set(DEFAULTS) == set(options_of(Options))
+    assert parse([], DEFAULTS) == Options()
+
+
+def test_a_budget_is_a_number_with_a_unit():
+    known = {"90s": 90, "30min": 1800, "30m": 1800, "1.5h": 5400, "2 h": 7200, "1d": 86400}
+    assert {text: duration(text) for text in known} == known
+    for text in ("2", "two hours", "h", "0s", "-1h", "1y", "", "1e9d", "nan h"):
+        with pytest.raises(ValueError, match=r"choose\.budget=.* give one such as 90s, 30min, 2h or 1d"):
+            parse([f"choose.budget={text}"], DEFAULTS)
+
+
+def test_options_are_read_from_the_command_line():
+    asked = ["choose.pools=max,avg+kernel_size=3", "choose.margin=1e-3", "choose.rounds=5"]
+    asked += ["choose.limit=1.5"]
+    options = parse([*asked, "choose.tune=fit.lr:[0.01,0.1],fit.weight_decay:[0,0.1]"], DEFAULTS)
+    assert options.pools == ("max", "avg+kernel_size=3")
+    assert (options.margin, options.rounds, options.limit) == (0.001, 5, 1.5)
+    assert tries(options.tune) == {"fit.lr": ["0.01", "0.1"], "fit.weight_decay": ["0", "0.1"]}
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("choose.pools=max", "choose.pools must be a list, each a text, at least 2 of them, got"),
+        ("choose.pools=max,avg,max", "choose.pools names max more than once"),
+        ("choose.margin=5", "choose.margin must be a number from 0 to 1, got 5"),
+        ("choose.tune=fit.lr", "choose.tune=fit.lr: give a key and two values or more"),
+        ("choose.tune=fit.lr:[0.1]", "give a key and two values or more"),
+        ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),
+        ("choose.margin", "not of the form choose.margin=VALUE"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_in_one_line(setting, said):
+    with pytest.raises(ValueError) as refused:
+        parse([setting], DEFAULTS)
+    assert said in str(refused.value) and "\n" not in str(refused.value)

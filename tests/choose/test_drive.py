@@ -1,16 +1,16 @@
 import io
 import math
 import os
-import re
 import signal
 import time
 
 import pytest
 
+from cnnpool.choose import command
+from cnnpool.choose.command import Display
 from cnnpool.choose.drive import Clock, Driver, fits, next_round
-from cnnpool.choose.live import Display
 from cnnpool.choose.study import view
-from cnnpool.system.output import visible
+from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals, Stopped
 
 
@@ -38,7 +38,7 @@ def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make
         return flat(pool, seed, settings)
 
     begun = time.monotonic()
-    with Signals(), Clock(study, lambda: None) as clock:
+    with Signals(), Clock(study) as clock:
         found, reason = Driver(study, clock, lambda *_: None, bench(slow)).drive()
     assert time.monotonic() - begun < 25
     assert (found.done, reason, clock.budget_spent) == (1, "budget", True)
@@ -51,7 +51,7 @@ def test_a_signal_from_outside_is_not_the_end_of_the_budget(make_study, bench):
         time.sleep(5)
 
     study = make_study()
-    with Signals(), Clock(study, lambda: None) as clock, pytest.raises(Stopped):
+    with Signals(), Clock(study) as clock, pytest.raises(Stopped):
         Driver(study, clock, lambda *_: None, bench(interrupted)).drive()
 
 
@@ -102,28 +102,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def terminal(drawn):
-    """The lines on a terminal before each redraw, which begins with a carriage return, and at the end."""
-    rows, row = [""], 0
-    for part in [*re.findall(r"\r|\n|\x1b\[[AK]|[^\r\n\x1b]+", drawn), "\r"]:
-        if part == "\r":
-            yield "\n".join(rows).rstrip("\n").splitlines()
-        elif part == "\n":
-            row += 1
-            rows += [""] * (row == len(rows))
-        elif part == "\x1b[A":
-            row -= 1
-        elif part == "\x1b[K":
-            rows[row] = ""
-        else:
-            rows[row] += part
-
-
 def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
     levels = {"max": 0.9, "avg": 0.8}
     study, stream = make_study(), io.StringIO()
     screen = Display(study, stream)
-    with Clock(study, screen.tick) as clock:
+    with Clock(study) as clock:
         runs = bench(lambda pool, seed, _: levels[pool] + 0.001 * math.sin(7 * seed + len(pool)))
         found, _ = Driver(study, clock, screen.show, runs).drive()
     lines = stream.getvalue().splitlines()
@@ -132,17 +115,10 @@ def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
     assert len(lines) == found.done + 1 and "\x1b" not in stream.getvalue()
 
 
-def test_a_terminal_gets_a_table_that_is_redrawn_in_place(make_study, bench, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    study, stream = make_study(margin=0.0, rounds=3), Terminal()
-    screen = Display(study, stream)
-    with Clock(study, screen.tick) as clock:
+def test_a_terminal_gets_a_bar_of_the_runs_of_each_round(make_study, bench, monkeypatch):
+    made, study, stream = [], make_study(margin=0.0, rounds=3), Terminal()
+    monkeypatch.setattr(command, "Progress", lambda *words: made.append(Progress(*words)) or made[-1])
+    with Display(study, stream) as screen, Clock(study) as clock:
         Driver(study, clock, screen.show, bench(flat)).drive()
-    screen.close()
-    drawn = stream.getvalue()
-    assert "round 2 of at most 3: 1 of 2 runs; " in drawn and "s of 60 min, " in drawn
-    assert visible(drawn) == drawn, "standard output would show these commands as text"
-    pictures = list(terminal(drawn))
-    # Header, empty line, the table's header and rule, two candidates.
-    assert max(map(len, pictures)) == 6 and pictures[-1] == []
-    assert max(len(line) for picture in pictures for line in picture) < 60
+    assert [(bar.n, bar.total) for bar in made] == [(2, 2)] * 3 and stream.getvalue().startswith("round 1: ")
+    assert made[1].what.startswith("round 2 of at most 3; ") and made[1].what.endswith("s of 60 min")

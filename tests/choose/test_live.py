@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from cnnpool.choose import command
+from cnnpool.choose.command import Display
 from cnnpool.choose.drive import Clock, Driver
-from cnnpool.choose.live import Display
-from cnnpool.choose.live_file import FILE, content, read
+from cnnpool.choose.ledger import LIVE, content_of, read_live
 from cnnpool.choose.page import Ending
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.signals import Stopped
@@ -26,16 +26,16 @@ def followed(make_study, bench):
 
     def run(accuracy, **options):
         study = make_study(**options)
-        path, seen = study.ledger.folder / FILE, []
-        with Display(study) as live, Clock(study, lambda: None) as clock:
+        path, seen = study.ledger.folder / LIVE, []
+        with Display(study) as live, Clock(study) as clock:
 
             def watch(view, batch):
                 live.show(view, batch)
-                seen.append(read(path))
+                seen.append(read_live(path))
 
             view, reason = Driver(study, clock, watch, bench(accuracy)).drive()
             live.end(Ending(view, reason, ["cnnpool", "choose"]))
-            seen.append(read(path))
+            seen.append(read_live(path))
         return study, seen, path
 
     return run
@@ -62,14 +62,6 @@ def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
     )
 
 
-def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):
-    study = make_study()
-    (study.ledger.folder / FILE).mkdir()
-    with Display(study) as live, Clock(study, lambda: None) as clock:
-        view, _ = Driver(study, clock, live.show, bench(worse_by_a_tenth)).drive()
-    assert view.finished == "one left"
-
-
 def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, monkeypatch, capsys):
     def stopped(*arguments):
         raise Stopped(signal.SIGTERM)
@@ -81,7 +73,7 @@ def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, mon
     said = "stopped by SIGTERM; the same command goes on from there: cnnpool choose data=digits\n"
     # A busy machine also says how far the composing of the jobs is.
     assert capsys.readouterr().err.endswith(said)
-    assert read(study.ledger.folder / FILE).verdict.startswith("Recommended: max.")
+    assert read_live(study.ledger.folder / LIVE).verdict.startswith("Recommended: max.")
 
 
 CHANGES = [
@@ -93,8 +85,8 @@ CHANGES = [
 def test_a_value_that_no_study_has_is_damage_in_one_line(followed):
     _, _, path = followed(worse_by_a_tenth)
     whole = json.loads(path.read_text())
-    assert json.loads(content(read(path))) == whole
+    assert json.loads(content_of(read_live(path))) == whole
     for text in ("", "[]", *(json.dumps(whole | change) for change in CHANGES)):
         path.write_text(text)
         with pytest.raises(DamagedError, match=r"^[^\n]*study\.live\.json is damaged: [^\n]+$"):
-            read(path)
+            read_live(path)

@@ -33,19 +33,6 @@ def test_a_dropped_candidate_is_trained_no_more(make_study, bench, drive):
     assert [seed for pool, seed in runs.ran if pool == "subsample"] == list(range(ended))
 
 
-def test_the_study_ends_when_the_cheapest_is_shown_to_lose_less_than_the_margin(make_study, bench, drive):
-    noise = {"strided": 0.02, "avg": 0.0001, "max": 0.0001}
-    level = {"strided": 0.80, "avg": 0.9, "max": 0.9}
-
-    def accuracy(pool, seed, _):
-        return level[pool] + noise[pool] * math.sin(9 * seed + len(pool))
-
-    study = make_study(pools=("strided", "avg", "max"), margin=0.01, rounds=20)
-    found, reason, _ = drive(study, bench(accuracy))
-    assert reason in ("decided", "equivalent")
-    assert study.arms[found.recommended].label == "max"
-
-
 def test_a_study_that_was_stopped_goes_on_as_if_it_had_not(make_study, bench, drive):
     whole, _, _ = drive(make_study("whole"), bench(noisy))
 
@@ -79,19 +66,6 @@ def test_a_failing_candidate_is_reported_and_not_fatal(make_study, bench, drive)
     found, _, _ = drive(make_study(pools=("max", "avg", "strided")), second)
     assert found.out == {} and {pool for pool, _ in second.ran} == {"avg"}
     assert sorted(seed for _, seed in second.ran) == list(range(1, found.done))
-
-
-def test_a_candidate_that_was_dropped_comes_back_if_its_rival_fails(make_study, bench, drive):
-    level = {"max": 0.9, "avg": 0.8, "strided": 0.9}
-
-    def accuracy(pool, seed, _):
-        broken = pool != "avg" and seed == 5
-        return RuntimeError("diverged") if broken else level[pool] + 0.01 * math.sin(5 * seed + len(pool))
-
-    study = make_study(pools=("max", "avg", "strided"), margin=0.0)
-    found, reason, _ = drive(study, bench(accuracy))
-    assert set(found.out) == {0, 2}
-    assert (found.recommended, found.active, reason) == (1, (1,), "one left")
 
 
 def test_one_reason_for_all_is_a_mistake_and_different_ones_leave_none(make_study, bench, drive):

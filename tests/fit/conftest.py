@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import cnnpool
-from cnnpool.loggers import TensorBoard
-from cnnpool.recipe import Recipe
+from cnnpool.recipe import Recipe, TensorBoard
 from cnnpool.training import train
 
 PROBES = {

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from cnnpool.fit.loggers import Guarded
-from cnnpool.loggers import LOGGERS, Csv, MLflow, TensorBoard
+from cnnpool.recipe import LOGGERS, Csv, MLflow, TensorBoard
 from cnnpool.run_folder.errors import DamagedError
 
 MISSING = "needs wandb and mlflow, which development installs leave out: pip install wandb mlflow-skinny"
@@ -78,7 +78,7 @@ def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(capl
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_a_missing_package_is_named_with_its_remedy(name, monkeypatch):
-    monkeypatch.setattr("cnnpool.loggers.find_spec", lambda package: None)
+    monkeypatch.setattr("cnnpool.recipe.find_spec", lambda package: None)
     with pytest.raises(ValueError, match=rf"log={name} needs the package .*'cnnpool\[{name}\]'"):
         LOGGERS[name]().refuse_missing()
     TensorBoard().refuse_missing()

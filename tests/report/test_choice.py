@@ -1,7 +1,6 @@
 import pytest
 
-from cnnpool.report.choice import baseline, group, varying
-from cnnpool.report.comparable import refuse, select
+from cnnpool.report.choice import baseline, group, refuse, select, varying
 from cnnpool.report.runs import find
 
 
@@ -89,22 +88,12 @@ def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
         baseline(choices, "max")
 
 
-def test_unknown_key_is_refused_with_the_nearest(shelf):
-    shelf.sweep(max=[0.9])
-    with pytest.raises(ValueError, match=r"--by pool.kernel_sise: .*did you mean 'pool.kernel_size'"):
-        labels(shelf, "pool.kernel_sise")
-    with pytest.raises(ValueError, match="paired by seed"):
-        labels(shelf, "seed")
-
-
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
         ("data_sha256", {"data_sha256": "f" * 64}),
         ("epochs", {"epochs": 7}),
-        ("data.batch_size", {"data": {"name": "digits", "batch_size": 64}}),
         ("fit.lr", {"fit": {"epochs": 5, "optimizer": "adamw", "lr": 0.5}}),
-        ("readout", {"readout": {"name": "gem"}}),
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
         ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),
         ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),

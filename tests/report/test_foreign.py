@@ -181,7 +181,6 @@ def test_mlflow_and_wandb_are_grouped_by_their_parameters(tmp_path):
 @pytest.mark.parametrize(
     ("layout", "groups"),
     [
-        ("{g}/seed_{s}", {"a", "b"}),
         ("{g}/lightning_logs/version_{s}", {"a", "b"}),
         ("{g}-seed{s}", {"a", "b"}),
         ("{g}_v{s}/logs", {"a", "b"}),
@@ -228,10 +227,6 @@ def test_runs_without_a_number_are_not_paired_and_two_of_one_number_are_refused(
     assert "not paired, since no number says" in found.comparison.understood
     for name in ("a/x", "a/y"):
         rows(tmp_path / "twice" / name / "seed_1" / "m.csv", "step,acc", "1,1")
-    err = text(
-        capsys, tmp_path / "twice", "--by", "{group}/[^/]+/seed_{seed}".replace("[^/]+", "{x}"), status=0
-    )
-    assert "2 groups by group, x" in err
     err = text(capsys, tmp_path / "twice", "--by", r"(?P<group>a)/./seed_(?P<seed>\d)", status=2)
     assert "two runs of 'a' with seed 1" in err and "a/x/seed_1" in err and "a/y/seed_1" in err
 

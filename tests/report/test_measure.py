@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cnnpool.probe import declared
-from cnnpool.quantity import Quantity, fraction
+from cnnpool.quantity import fraction
 from cnnpool.report.measure import columns, quantities_of
 from cnnpool.report.measure import measure as measure_of
 from cnnpool.report.runs import Run
@@ -79,11 +79,6 @@ def test_stages_become_one_as_the_quantity_says():
     for stages, value in {"mean": 0.4, "sum": 1.2, "max": 0.6, "min": 0.2}.items():
         one = measure_of("p.stages.*.x", [fraction("p.stages.<stage>.x", "x", "X.", stages=stages)])
         assert one.read(results) == pytest.approx(value)
-
-
-def test_values_end_where_the_quantity_does():
-    for ends, value, within in [((0.0, 1.0), -0.1, 0.0), ((0.0, 1.0), 1.2, 1.0), ((0.0, None), 7.0, 7.0)]:
-        assert measure_of("a.b", [Quantity("a.b", "b", "B.", range=ends)]).within(value) == within
 
 
 def test_a_runs_own_description_comes_before_that_of_the_probes():

@@ -1,9 +1,13 @@
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 from cnnpool.probe import declared
+from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import records
 from cnnpool.report import find, main
 from cnnpool.report.comparison import compare
+from cnnpool.report.document import glossary
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
@@ -43,12 +47,7 @@ def test_windows_that_differ_from_the_baselines_are_named(tmp_path):
     assert not any("windows" in note for note in compare(runs, against="none").notes)
 
 
-WINDOWS = {
-    "max": {"kernel_size": 2},
-    "lp": {"kernel_size": 2},
-    "avg": {"kernel_size": 3},
-    "none": {},
-}
+WINDOWS = {"max": {"kernel_size": 2}, "lp": {"kernel_size": 2}, "avg": {"kernel_size": 3}, "none": {}}
 
 
 def test_circular_shifts_of_networks_that_are_not_circular_are_named(tmp_path):
@@ -101,3 +100,28 @@ def test_times_of_a_free_machine_are_trusted_and_of_runs_that_do_not_say_not(she
     shelf.put(seed=2, cost=COST)
     loaded = compare(find([shelf.root])).loaded
     assert "not known to be reliable, since 1 of 5 runs do not say" in loaded
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_what_the_script_writes():
+    page = runpy.run_path(str(ROOT / "scripts" / "docs" / "glossary.py"))["glossary"]()
+    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == page
+    for one in declared():
+        key = [("<preset>" if part in PRESETS else part) for part in one.key.split(".")]
+        assert f"`{'.'.join(key)}`" in page
+    assert all(f"| `{name}` | {preset.source} |" in page for name, preset in PRESETS.items())
+
+
+def test_everything_that_a_table_shows_is_defined_under_it(shelf):
+    shelf.sweep(max=[0.9, 0.91], avg=[0.8, 0.81])
+    comparison = compare(find([shelf.root]))
+    words = dict(glossary(comparison))
+    for one in (comparison.metric, *comparison.measures):
+        assert words[one.quantity.title.replace("<px>", "d")].startswith(one.quantity.definition)
+    assert words["test accuracy"].endswith("Higher is better.")
+    assert "relative change at d px" in words and "<" not in "".join(words)
+    assert main([str(shelf.root)]) == 0
+    page = (shelf.root / "report" / "report.html").read_text()
+    assert "Glossary" in page and words["FLOPs"] in page

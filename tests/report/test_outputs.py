@@ -8,7 +8,6 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
 from cnnpool.report import find, render
@@ -17,7 +16,10 @@ from cnnpool.report.comparison import compare
 from cnnpool.report.plots import PAINTERS, draw, stages
 from cnnpool.report.plots.choices import dominated, pareto
 from cnnpool.report.plots.learning_curve import history, learning
-from cnnpool.report.plots.styles import PAD, bounds, styles_of, themed
+from cnnpool.report.plots.panels import COLOURS, MOST, PAD, bounds, of_all, shown, style_of, styles_of, themed
+from cnnpool.report.plots.stages import routing
+from cnnpool.run_folder.layout import ROUTING
+from cnnpool.run_folder.routing import Routing, write
 
 SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
 
@@ -107,24 +109,11 @@ def test_a_fence_of_markdown_holds_any_command(comparison):
     assert first < lines.index("# no heading'") < last
 
 
-def test_markdown_tables_have_equal_rows(comparison, plots):
-    lines = render.pages(comparison, plots, [])["report.md"].splitlines()
-    tables = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.startswith("| ")]
-    assert len(tables) == 4
-    for table in tables:
-        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
-
-
 def test_latex_is_escaped_and_even(comparison):
     source = render.latex(comparison)
     assert r"max\_blur" in source and r"93.00 $\pm$ 2.16" in source and r"(\%)" in source
     assert "better &" not in source and " worse" not in source.partition("\n")[2]
     assert source.count("\\resizebox*") == source.count("\\begin{tabular}")
-    for body, layout in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", source, re.S):
-        counts = {line.count(" & ") + 1 for line in layout.splitlines() if line.endswith(r"\\")}
-        assert counts == {len(body)}
-    marks = re.sub(r"\{%$", "{", source.partition("\n")[2], flags=re.M)
-    assert not re.search(r"(?<!\\)[%_#]", marks)
     assert "fontenc" not in source
 
 
@@ -254,26 +243,6 @@ def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowded):
             assert not one.overlaps(other), name
 
 
-def test_every_choice_keeps_its_colour_in_all_figures(crowd, crowded):
-    of_each = {"".join(label.split()): one for label, one in styles_of(crowd).items()}
-    with themed():
-        for name in crowded:
-            seen = []
-            for axes in crowded[name].axes if not crowded[name].legends else []:
-                rows = {label.get_position()[1]: label.get_text() for label in axes.get_yticklabels()}
-                for line in axes.lines:
-                    place = [y for y in rows if abs(y - np.mean(line.get_ydata())) < 0.3]
-                    seen += [(rows[y], line.get_color()) for y in place if line.get_marker() in "osD^vPX*<>"]
-            for legend in crowded[name].legends:
-                for entry, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
-                    colour = handle.get_color()
-                    seen.append((entry.get_text(), colour if isinstance(colour, str) else colour[0]))
-            assert seen, name
-            for label, colour in seen:
-                wanted = of_each["".join(label.split()).rpartition("(n=")[0]].colour
-                assert to_hex(colour) == to_hex(wanted), (name, label)
-
-
 def test_learning_curves_of_many_choices_are_means_alone(crowd, comparison):
     figure, caption = learning(crowd, histories_of(crowd))
     # One of the twelve has a single point, which is no curve.
@@ -312,3 +281,70 @@ def test_an_interval_of_accuracies_ends_at_100_and_the_baseline_has_no_p(shelf):
     assert columns["95 % CI"][0] == "[98.23, 100.00]"
     # Differences -.01, 0, -.01: t = -2 of 2 degrees of freedom.
     assert columns["p (Holm)"] == ["–", "0.184"]
+
+
+def test_looks_of_a_legend_differ_in_colour_and_all_looks_differ():
+    assert len({style_of(index).colour for index in range(len(COLOURS))}) == len(COLOURS) >= 2 * MOST
+    assert len({style_of(index) for index in range(10 * len(COLOURS))}) == 10 * len(COLOURS)
+    assert len({(style_of(index).colour, style_of(index).mark) for index in range(240)}) == 240
+
+
+@pytest.fixture(scope="module")
+def many(new_shelf, tmp_path_factory):
+    """Thirty choices, the later the better, max in their middle."""
+    shelf = new_shelf(tmp_path_factory.mktemp("many"))
+    names = [f"p{n:02d}" if n != 15 else "max" for n in range(30)]
+    shelf.sweep(**{name: [0.5 + n / 100, 0.5 + n / 100] for n, name in enumerate(names)})
+    return compare(find([shelf.root]))
+
+
+def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their_own(many):
+    labels = [row.choice.label for row in shown(many)]
+    assert labels == ["max", *(f"p{n}" for n in range(19, 30))]
+    of_each = styles_of(many)
+    assert len({of_each[label].colour for label in labels}) == MOST
+    assert of_each.keys() == {row.choice.label for row in many.rows}
+    assert of_all(many) == " Shown: max and the 11 best of the 29 others; tables hold all."
+
+
+def panels(figure):
+    return [axes for axes in figure.axes if axes.images and axes.get_label() != "<colorbar>"]
+
+
+@pytest.fixture
+def routed(shelf):
+    """max and avg with two seeds of other gradient, aps without a picture, blur with a damaged one."""
+    images = np.arange(2 * 4 * 4, dtype=np.uint8).reshape(2, 4, 4, 1)
+    for pool, share in (("max", 0.25), ("avg", 1.0), ("aps", None), ("blur", 0.5)):
+        for seed in (0, 1):
+            folder = shelf.put(pool=pool, seed=seed)
+            if share is not None:
+                write(folder, Routing(images, {"s1": np.full((2, 2, 2), share / (1 + seed))}))
+            if pool == "blur":
+                (folder / ROUTING).write_bytes(b"PK")
+    return compare(find([str(shelf.root)]))
+
+
+def test_routing_shows_images_and_where_gradient_goes_choice_under_choice(routed):
+    figure, caption = routing(routed)
+    images, *choices = panels(figure)
+    assert [axes.get_ylabel() for axes in (images, *choices)] == ["image", "max", "avg"]
+    assert images.get_title() == "stage s1"
+    # Two images of four pixels with a transparent one between them.
+    red, green, blue, opacity = np.moveaxis(images.images[0].get_array()[0], -1, 0)
+    assert red.tolist() == green.tolist() == blue.tolist() == [0, 1, 2, 3, 0, 16, 17, 18, 19]
+    assert opacity.tolist() == [255] * 4 + [0] + [255] * 4
+    # Of the first seed, in steps of 1/255.
+    of_max, of_avg = (axes.images[0].get_array().filled(np.nan) for axes in choices)
+    assert of_max == pytest.approx(
+        np.array([[0.251, 0.251, np.nan, 0.251, 0.251]] * 2), abs=1e-3, nan_ok=True
+    )
+    assert np.nanmin(of_avg) == 1.0
+    assert {axes.images[0].get_clim() for axes in choices} == {(0, 1)}
+    assert "2 test images" in caption and "first seed" in caption
+
+
+def test_choices_of_other_images_are_not_shown_beside_them(routed, shelf):
+    other = np.zeros((2, 4, 4, 1), np.uint8)
+    write(shelf.root / "avg" / "seed0", Routing(other, {"s1": np.ones((2, 2, 2))}))
+    assert [axes.get_ylabel() for axes in panels(routing(routed)[0])] == ["image", "max"]

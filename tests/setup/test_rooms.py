@@ -20,20 +20,20 @@ ROOMS = {
     "probe": f"PIL torch .pool.max .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib tensorboard torch torchmetrics torchvision .bounds .explain .lightning "
-        f".loggers .network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
+        f".network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
     ),
     # The probes describe the numbers of runs that do not do so themselves yet.
     "report": (
         "jinja2 matplotlib numpy scipy tensorboard .cli_parser .json_text .probe.declared .quantity "
         ".registry .run_folder .system.atomic .system.next_command .system.progress .tables"
     ),
-    "tensorboard": "matplotlib tensorboard werkzeug .choose.live_file .json_text .report .run_folder .tables",
+    "tensorboard": "matplotlib tensorboard werkzeug .choose.ledger .json_text .report .run_folder .tables",
     "explain": "matplotlib torch .cli_parser .pool .readout .registry .system .tables",
     "bench": f"torch .cli_parser .pool .run_folder .system .tables {RIVALS}",
-    "__init__": ".launch.python .pool .report.table .surgery .system.hardware",
+    "__init__": ".launch.python .pool .report.render .surgery .system.hardware",
     "choices": "",
     "network": f"torch .choices .published .registry .run_folder {LAYERS}",
-    "training": f"torch yaml .choices .fit .loggers .network .published .recipe .run_folder .system {LAYERS}",
+    "training": f"torch yaml .choices .fit .network .published .recipe .run_folder .system {LAYERS}",
     "__main__": ".cli",
     "tables": "",
     "choose": (
@@ -42,12 +42,11 @@ ROOMS = {
     ),
     "cli": "cnnpool",
     "launch": (
-        "hydra numpy omegaconf ray submitit torch yaml .choices .cli_parser .fit .loggers .published "
+        "hydra numpy omegaconf ray submitit torch yaml .choices .cli_parser .fit .published "
         f".recipe .run_folder .schema .system .tables .training {LAYERS} {SCHEMA}"
     ),
     "cli_parser": "",
     "completion": "argcomplete yaml .cli_parser .launch .schema",
-    "loggers": SCHEMA,
     "recipe": SCHEMA,
     "json_text": "pydantic",
     "run_folder": "annotated_types filelock numpy torch yaml .json_text .quantity .system",

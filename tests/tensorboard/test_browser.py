@@ -15,7 +15,7 @@ import pytest
 from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
-from cnnpool.choose.live_file import FILE, Live, content
+from cnnpool.choose.ledger import LIVE, Live, content_of
 from cnnpool.report import main
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.plan import planned
@@ -109,20 +109,19 @@ def runs(shelf):
     return shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.92, 0.94])
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 800), ("dark", 1600)])
-def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path, theme, width):
+def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
     assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
     wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
     script = """
-    document.body.classList.toggle("dark-mode", THEME);
-    await until(() => cells().length > 1 && inside().body.dataset.theme === (THEME ? "dark" : "light"));
+    document.body.classList.add("dark-mode");
+    await until(() => cells().length > 1 && inside().body.dataset.theme === "dark");
     await until(() => one("#figure-learning img").naturalWidth > 100);
     const { scrollWidth, clientWidth } = inside().documentElement;
     const said = all(".summary li").filter((line) => line.offsetHeight).length;
     const caption = text("#figure-learning figcaption");
     return { cells: cells(), said, caption, fits: scrollWidth <= clientWidth };
     """
-    found = browse(runs.root, script.replace("THEME", str(theme == "dark").lower()), width=width)
+    found = browse(runs.root, script, width=800)
     for cells, row in zip(found["cells"], wanted, strict=True):
         assert cells[0] == row["choice"] and cells[1] == row["n"]
         assert cells[2] == f"{100 * float(row['mean']):.2f} ± {100 * float(row['sd']):.2f}"
@@ -218,14 +217,14 @@ def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
 
 def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     shelf.sweep(max=[0.9], avg=[0.8])
-    study = shelf.root / FILE
+    study = shelf.root / LIVE
     columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
     live = Live(
         **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "asked": 2},
         **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "candidates": columns},
         **{"trained": [3, 3], "left": [True, False], "gone": [("avg", "worse than max")]},
     )
-    study.write_bytes(content(live))
+    study.write_bytes(content_of(live))
     script = """
     await until(() => text("#running").includes("seed=8"));
     const pills = all(".pill").map((pill) => pill.textContent), said = text("#choose");
@@ -235,7 +234,7 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     """
 
     def end():
-        study.write_bytes(content(replace(live, verdict="Recommended: max.")))
+        study.write_bytes(content_of(replace(live, verdict="Recommended: max.")))
 
     waiting = {shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}
     with lock(shelf.root / layout.LOCK), planned(waiting):

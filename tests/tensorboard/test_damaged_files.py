@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cnnpool.choose.live_file import FILE
+from cnnpool.choose.ledger import LIVE
 from cnnpool.report import main
 from cnnpool.tensorboard import index
 
@@ -15,7 +15,7 @@ STUDY = {
 }
 CONTENTS = {
     ".sweeps/x.json": '{"schema": 1, "jobs": {"a": 1}}',
-    f"study/{FILE}": json.dumps(STUDY),
+    f"study/{LIVE}": json.dumps(STUDY),
     "bad/seed0/results.json": f'{{"schema": 1, "seed": {HUGE}}}',
     "bad/seed1/status.json": f'{{"state": "failed", "time": {HUGE}}}',
     "bad/seed2/.hydra/config.yaml": "a: b: c",
@@ -52,11 +52,3 @@ def test_a_log_folder_without_runs_is_not_scanned_at_each_listing(tab, monkeypat
     scans, real = [], index.scan
     monkeypatch.setattr(index, "scan", lambda root: (scans.append(root), real(root))[1])
     assert not any(tab.plugin.is_active() for _ in range(5)) and len(scans) == 1
-
-
-def test_nothing_is_kept_of_keys_and_stages_that_no_run_has(shelf, tab):
-    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    whole = tab.json("/figure", name="gradient")["svg"]
-    assert tab.json("/comparison", by="no_key")["refusal"].startswith("--by no_key: no run has")
-    assert tab.json("/figure", name="gradient", stage="none")["svg"] == whole
-    assert not any("no_key" in by for by in tab.plugin._palettes)

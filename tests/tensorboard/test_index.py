@@ -1,5 +1,4 @@
 import os
-import time
 
 import pytest
 
@@ -8,8 +7,6 @@ from cnnpool.report import runs as reading
 from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.tensorboard.index import Index
-from cnnpool.tensorboard.pieces import pieces
-from cnnpool.tensorboard.view import Palette, Query, view
 
 
 @pytest.fixture
@@ -82,18 +79,3 @@ def test_a_folder_that_does_not_exist_yet_has_no_runs_and_a_linked_one_is_not_en
     shelf.root.mkdir(exist_ok=True)
     (shelf.root / "linked").symlink_to(tmp_path / "elsewhere")
     assert follow.snapshot().runs == ()
-
-
-@pytest.mark.slow
-def test_a_thousand_runs_are_opened_within_two_seconds_after_the_first_time(shelf, follow):
-    for pool in range(100):
-        for seed in range(10):
-            shelf.put(pool=f"p{pool}", seed=seed)
-    follow.snapshot()
-    began = time.process_time()
-    runs = follow.snapshot().runs
-    assert len(runs) == 1000
-    shown = pieces(view(runs, Query(), lambda by: Palette()), shelf.root)
-    assert len(shown["choices"]) == 100 and shown["choices"][0]["runs"][9]["folder"] == "p0/seed9"
-    # Of the processor alone: other programs are none of our business.
-    assert time.process_time() - began < 2.0

@@ -11,7 +11,6 @@ import pytest
 from tensorboard.plugins.base_plugin import TBContext
 
 from cnnpool.report import main
-from cnnpool.report import runs as reading
 from cnnpool.tensorboard.loader import Loader
 from cnnpool.tensorboard.plugin import FIGURES
 
@@ -101,28 +100,6 @@ def test_the_table_and_the_numbers_are_those_of_table_csv(shelf, tab):
     # Every column of numbers says what it is.
     described = {c["header"]: c["help"] for table in content["tables"] for c in table["columns"][1:]}
     assert all(described.values()) and described["parameters"].startswith("Numbers that training changes.")
-
-
-def test_controls_choose_metric_baseline_groups_and_filter(shelf, tab):
-    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6], blur=[0.5, 0.5])
-    content = tab.json("/comparison", metric="invariance.worst_shift_accuracy", baseline="avg")
-    assert main_table(content)["choice"] == ["avg", "blur", "max"] and content["baseline"] == "avg"
-    assert content["metric"]["header"] == "worst-shift accuracy (%)"
-    few = tab.json("/comparison", where=["pool=max,avg", "seed=0"])
-    assert main_table(few)["choice"] == ["max", "avg"] and main_table(few)["n"] == ["1", "1"]
-    assert tab.json("/comparison", by="pool,readout")["choices"][0]["label"] == "max / flatten"
-
-
-def test_the_settings_of_a_run_are_taken_apart_once(shelf, tab, monkeypatch):
-    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    seen, known = [], reading.settings
-    monkeypatch.setattr(reading, "settings", lambda results: (seen.append(results), known(results))[1])
-    for asked in ({}, {"baseline": "avg"}, {"where": "seed=0"}, {"metric": "val.loss"}):
-        assert main_table(tab.json("/comparison", **asked))["choice"]
-    assert len(seen) == 4
-    shelf.put(pool="avg", seed=7)
-    tab.json("/comparison")
-    assert len(seen) == 5
 
 
 def test_a_choice_keeps_its_colour_whatever_is_shown(shelf, tab):

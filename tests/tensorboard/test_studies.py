@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cnnpool.choose.live_file import FILE, Live, content
+from cnnpool.choose.ledger import LIVE, Live, content_of
 from cnnpool.run_folder import layout
 from cnnpool.system.lock_file import lock
 from cnnpool.tables import Column
@@ -23,7 +23,7 @@ def study(shelf):
             "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
             **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
         }
-        (folder / FILE).write_bytes(content(Live(**(facts | changes))))
+        (folder / LIVE).write_bytes(content_of(Live(**(facts | changes))))
         held = lock(folder / layout.LOCK)
         held.acquire()
         return held
@@ -59,7 +59,7 @@ def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
     assert second["studies"][0]["spent_s"] == 60
     assert third["studies"][0]["verdict"] == "Recommended: max."
     done.release()
-    (shelf.root / "choose/digits" / FILE).unlink()
+    (shelf.root / "choose/digits" / LIVE).unlink()
     assert tab.json("/jobs")["studies"] == []
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from cnnpool.run_folder import plan as run_plan
 from cnnpool.run_folder.plan import planned
 
 
@@ -71,11 +70,3 @@ def test_many_jobs_that_wait_are_counted_and_some_named_those_that_go_on_first(t
         content = tab.json("/jobs")
     assert content["counts"] == {"waiting": 80, "not started": 80}
     assert len(content["unfinished"]) == 60 and {one["state"] for one in content["unfinished"]} == {"waiting"}
-
-
-def test_a_plan_is_read_again_only_if_it_has_changed(tab, plan, monkeypatch):
-    read, seen = run_plan.read, []
-    monkeypatch.setattr(run_plan, "read", lambda path: (seen.append(path), read(path))[1])
-    with plan(2):
-        versions = {tab.json("/jobs")["version"] for _ in range(3)}
-    assert len(seen) == len(versions) == 1

@@ -190,7 +190,7 @@ class Service(Logger):
 @proves("log.wandb.project", "log.mlflow.experiment")
 @pytest.mark.parametrize(("name", "key"), [("wandb", "project"), ("mlflow", "experiment")])
 def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, command, monkeypatch):
-    monkeypatch.setattr("cnnpool.loggers.find_spec", lambda package: True)
+    monkeypatch.setattr("cnnpool.recipe.find_spec", lambda package: True)
     for variable, value in (("WANDB_MODE", "offline"), ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")):
         monkeypatch.setenv(variable, value)
     service = type(name, (Service,), {})

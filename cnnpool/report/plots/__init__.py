@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import choices, stages
 from cnnpool.report.plots.learning_curve import History, learning
-from cnnpool.report.plots.styles import Plot, plot
+from cnnpool.report.plots.panels import Plot, plot
 
 __all__ = ["NAMES", "Plot", "draw", "plot"]
 

@@ -13,15 +13,13 @@ from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.styles import Style, of_all, shown, style_of, styles_of
+from cnnpool.report.plots.panels import Style, of_all, shown, style_of, styles_of
 from cnnpool.report.statistics import Summary
 
-ROW = 0.42
-"""Height of a row, in inches."""
+ROW = 0.42  # Height of a row, in inches
 
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The metric of every seed."""
     metric, styles, rows = comparison.metric, styles_of(comparison), shown(comparison)
     series = {
         f"{row.choice.label} (n={row.summary.n})": [metric.shown(value) for value in row.finite.values()]
@@ -152,8 +150,7 @@ def _formatted(one: Measure, value: float, _: object) -> str:
     return one.format(value)
 
 
-Point = tuple[float, list[list[float]] | None]
-"""A mean, and the distances to both ends of its interval."""
+Point = tuple[float, list[list[float]] | None]  # A mean, and the distances to both ends of its interval
 
 
 def _point(one: Measure, s: Summary) -> Point:

@@ -10,14 +10,13 @@ from matplotlib.ticker import MaxNLocator
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.foreign import logged
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.styles import Style, of_all, shown, styles_of
+from cnnpool.report.plots.panels import Style, of_all, shown, styles_of
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import spread
 from cnnpool.run_folder import metrics
 
 ACCURACY = "val/accuracy"
-FEW = 5
-"""Most curves with intervals in one panel; with more, only the means are drawn."""
+FEW = 5  # Most curves with intervals in one panel; with more, only the means are drawn
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ def _together(found: list[dict[int, float]]) -> tuple[list[int], np.ndarray, lis
 
 
 def learning(comparison: Comparison, histories: Mapping[str, History]) -> tuple[Figure, str] | None:
-    """The curves of the choices shown in figures."""
     labels = [row.choice.label for row in shown(comparison)]
     painted = of_histories({label: histories[label] for label in labels}, styles_of(comparison))
     return painted and (painted[0], painted[1] + of_all(comparison))

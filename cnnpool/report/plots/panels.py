@@ -1,24 +1,172 @@
-"""Common parts of the figures: rows of panels, one legend, plain ticks, labels that wrap."""
+"""Common parts of the figures: the choices in them and their colours, panels, legends, themes and files."""
 
+import io
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
+from matplotlib.transforms import Bbox
 
-from cnnpool.report.plots.styles import Style
+from cnnpool.report.choice import natural
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.pairwise import Row
 
-ACROSS = 4
-GREY = "#9a9a9a"
-LABEL = 34
-"""Most characters of a choice's label on one line."""
-TITLE = 22
-"""Most characters of a line of a title above a panel of ``grid``."""
-Band = np.ndarray
-"""(3, x): mean, low and high."""
+# The first seven by Okabe and Ito 2008 without yellow, which is invisible on white. Each of the others is
+# the farthest from all before it in OKLab, as seen with and without protanopia and deuteranopia.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#780F4B",
+    "#0000FF", "#3C2D96", "#784B00", "#9669FF", "#875A78", "#D200B4", "#C31E4B", "#FF4B69",
+    "#2D694B", "#FF78D2", "#781E00", "#5A00D2", "#4B4B78", "#4B5AE1", "#87B496", "#7896FF",
+)  # fmt: skip
+# The same for dark pages: each is the colour nearest to the one above that is visible on #303030 and distinct
+# from the others, with and without these deficits.
+ON_DARK = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#FFFFFF", "#B64879",
+    "#0061FF", "#7955DA", "#91613C", "#9D79FF", "#6D6D91", "#D200B4", "#DA2448", "#FF4B69",
+    "#6DB691", "#FF78D2", "#FF916D", "#6D85DA", "#AAC2F2", "#DADAFF", "#9DCEAA", "#FFB6CE",
+)  # fmt: skip
+MARKS = "osD^vPX*<>"
+DASHES = ("-", "--", "-.", ":")
+MOST = 12  # Most choices in a figure: the baseline and the best of the others
+THEMES = {
+    "light": {"axes.prop_cycle": cycler(color=COLOURS), "lines.color": "#555555"},
+    # Transparent, for the dark pages of TensorBoard.
+    "dark": {
+        "axes.prop_cycle": cycler(color=ON_DARK),
+        "lines.color": "#b0b0b0",
+        "figure.facecolor": "none",
+        "axes.facecolor": "#303030",
+        "grid.color": "#4c4c4c",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#e6e6e6"),
+        "axes.edgecolor": "#b0b0b0",
+    },
+}
+"""Name -> settings on top of ``RC``; ``lines.color`` is for lines that belong to no choice."""
+RC = {
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e0e0e0",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "cnnpool",
+    "figure.dpi": 100,
+    # A choice's name may contain a dollar sign.
+    "text.parse_math": False,
+}
+Painter = Callable[[], tuple[Figure, str] | None]
+"""Draws a figure and returns it with a caption; None where the runs have no numbers for it."""
+Band = np.ndarray  # (3, x): mean, low and high
+DRAWING = threading.RLock()  # matplotlib's settings are global to the process
+PAD = 0.15  # Margin around the figure's contents, in inches
+DPI = 150
+ACROSS = 4  # Most panels in a row
+LABEL = 34  # Most characters of a choice's label on one line
+TITLE = 22  # Most characters of a line of a title above a panel of ``grid``
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a choice is drawn; its colour is an index such as "C3", which the theme defines."""
+
+    colour: str
+    mark: str
+    dash: str
+
+
+def style_of(index: int) -> Style:
+    """The style at ``index``: the first 24 differ in colour, the first 240 all differ."""
+    lap = index // len(COLOURS)
+    # A lap has 24 colours; three further marks make 27, so each lap gives a colour a new mark.
+    mark = MARKS[(index + 3 * lap) % len(MARKS)]
+    return Style(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
+
+
+def shown(comparison: Comparison) -> list[Row]:
+    """At most ``MOST`` rows: the baseline and the best others, or the first without a better direction."""
+    first, *others = comparison.rows
+    if (sense := comparison.metric.sense) and len(comparison.rows) > MOST:
+        others = sorted((row for row in others if row.summary.n), key=lambda row: -sense * row.summary.mean)
+    best = {row.choice.label for row in [first, *others[: MOST - 1]]}
+    return [row for row in comparison.rows if row.choice.label in best]
+
+
+def styles_of(comparison: Comparison) -> Mapping[str, Style]:
+    """Label -> style: in the order of the palette, those shown in figures, then by label as in the tab."""
+    every = sorted((row.choice.label for row in comparison.rows), key=natural)
+    first = [row.choice.label for row in shown(comparison)] if len(every) > len(COLOURS) else []
+    labels = dict.fromkeys([*comparison.palette, *first, *every])
+    return {label: style_of(index) for index, label in enumerate(labels)}
+
+
+def of_all(comparison: Comparison) -> str:
+    """A caption's note on which choices a figure of ``shown`` contains; empty if it contains all."""
+    rows = shown(comparison)
+    if len(rows) == len(comparison.rows):
+        return ""
+    base, kind = comparison.baseline.choice.label, "best" if comparison.metric.sense else "first"
+    others = len(comparison.rows) - 1
+    return f" Shown: {base} and the {len(rows) - 1} {kind} of the {others} others; tables hold all."
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: the stem of its file, a sentence on its contents, and its two files."""
+
+    name: str
+    caption: str
+    png: bytes = b""
+    svg: bytes = b""
+
+
+def plot(
+    name: str, paint: Painter, theme: str = "light", kinds: Sequence[str] = ("png", "svg")
+) -> Plot | None:
+    """The figure of ``paint``, cropped to its contents, in one of ``THEMES``; None if it draws nothing."""
+    with themed(theme):
+        if (painted := paint()) is None:
+            return None
+        figure, caption = painted
+        box = bounds(figure)
+        return Plot(name, caption, **{kind: _file(figure, kind, box) for kind in kinds})
+
+
+@contextmanager
+def themed(theme: str = "light") -> Iterator[None]:
+    """Use the report's style whatever the user's matplotlibrc; other threads wait."""
+    with DRAWING, matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(RC | THEMES[theme])  # type: ignore[arg-type]
+        yield
+
+
+def bounds(figure: Figure) -> Bbox:
+    """The box in inches around everything drawn; fixes the layout."""
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+    # Lay out once: otherwise each file would repeat it over the whole figure.
+    figure.set_layout_engine(None)
+    return figure.get_tightbbox(renderer).padded(PAD)
+
+
+def _file(figure: Figure, kind: str, box: Bbox) -> bytes:
+    stream = io.BytesIO()
+    # Without a date, so that the same runs give the same file.
+    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+    figure.savefig(stream, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
+    return stream.getvalue()
 
 
 def grid(panels: int, width: float, height: float, *, share: bool = True) -> tuple[Figure, list[Axes]]:

@@ -15,35 +15,27 @@ from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import ROW, name_rows
-from cnnpool.report.plots.panels import Band
-from cnnpool.report.plots.styles import of_all, shown, styles_of
+from cnnpool.report.plots.panels import Band, of_all, shown, styles_of
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.routing import Routing
 from cnnpool.run_folder.routing import read as read_routing
 
-Table = dict[str, Band]
-"""Label -> mean, low and high at every key."""
-DIGITS = 4
-"""Most digits of a distance in pixels."""
-FIGURED = ("gradient", "invariance", "train", "val", "test")
-"""Sections of results.json with figures of their own."""
-STAGES = 4
-"""Most stages shown, from the first one on."""
-GAP = 1 / 14
-"""Gap between images, as a fraction of their width."""
+Table = dict[str, Band]  # Label -> mean, low and high at every key
+DIGITS = 4  # Most digits of a distance in pixels
+FIGURED = ("gradient", "invariance", "train", "val", "test")  # Sections with figures of their own
+STAGES = 4  # Most stages shown, from the first one on
+GAP = 1 / 14  # Gap between images, as a fraction of their width
 
 
 def gradient(comparison: Comparison) -> tuple[Figure, str] | None:
     """One panel per stage with the share of inputs without gradient, one line per choice."""
-    return _headlines(comparison, lambda section: section == "gradient")
+    return headlines(comparison, lambda section: section == "gradient")
 
 
-def headlines(comparison: Comparison) -> tuple[Figure, str] | None:
-    """One panel per headline, per stage if it has stages, for all sections without a figure of their own."""
-    return _headlines(comparison, lambda section: section not in FIGURED)
-
-
-def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[Figure, str] | None:
+def headlines(
+    comparison: Comparison, wanted: Callable[[str], bool] = lambda section: section not in FIGURED
+) -> tuple[Figure, str] | None:
+    """One panel per headline, per stage if it has stages, of the sections without a figure of their own."""
     declared = [one for one in comparison.quantities if one.headline and not one.is_cost]
     of_key = placed(comparison, [one for one in declared if wanted(one.key.partition(".")[0])])
     keys = [
@@ -97,7 +89,8 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         captions.append(f"{short[one.key].capitalize()}: {one.definition}")
     if not found:
         return None
-    styles, counted = styles_of(comparison), {row.choice.label: row.choice.counted for row in comparison.rows}
+    styles = styles_of(comparison)
+    counted = {row.choice.label: f"{row.choice.label} (n={len(row.choice.runs)})" for row in comparison.rows}
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     figure, every = panels.grid(len(found), 2.9, 3.2)
     for axes, (where, (x, table)) in zip(every, found.items(), strict=True):
