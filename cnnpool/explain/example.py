@@ -85,9 +85,8 @@ def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
 class Example:
     """One operator on images x, (N, 1, H, W), with outputs y, (N, 1, h, w); a readout's are (N, 1, 1, D).
 
-    ``evaluated`` is y in evaluation mode, if the example shows one draw of training mode. ``upstream`` and
-    ``gradients`` are those of each sample's own loss L_n with respect to its y and x, ``derivatives`` dy/dx
-    of every output, (N, h*w, H, W), and ``windows``, bool, the inputs that it can depend on.
+    ``evaluated`` is y in evaluation mode, beside a draw; ``upstream`` and ``gradients`` are of each sample's
+    own loss by its y and x; ``derivatives``, dy/dx, and ``windows``, bool, are (N, h*w, H, W).
     """
 
     title: str

@@ -31,8 +31,7 @@ class ProbeCallback(Callback):
     the callback is bit-identical to one without it. Parameters are measured as the Trainer holds them, in
     their precision, without autocast. Compiled modules run uncompiled meanwhile.
 
-    A network or batch that cannot be measured is refused before the first training step. An error in a later
-    measurement gives a warning: the callback then stops measuring, and the training continues.
+    An error after the first training step gives a warning: the callback stops, and the training continues.
 
     Args:
         probe: e.g. ``cnnpool.probe.LieDerivative()``.
@@ -51,9 +50,8 @@ class ProbeCallback(Callback):
     the callback's state in a checkpoint, and so are images collected in training.
 
     Raises:
-        ValueError: if an argument is out of range, or, before the first training step, if a stage name does
-            not exist, a batch, its labels or the network's output have a form that cannot be measured, or the
-            strategy shards the parameters (FSDP, tensor parallel, ZeRO 3).
+        ValueError: if an argument is out of range; before the first training step for an unknown stage, a
+            batch or output that cannot be measured, a strategy that shards (FSDP, tensor parallel, ZeRO 3).
     """
 
     def __init__(

@@ -149,11 +149,10 @@ def spectral_shares(energies: Tensor) -> dict[str, float]:
 def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
     """Ribeiro & Schon 2021 (arXiv:2102.07757): the fate of each frequency of the subsampled map.
 
-    The s * t frequencies of u (N, C, H, W) that subsampling folds into one are compared with the strongest
-    frequency of the subsampled map of their sample and channel; those within 20 dB of it pass. As in the
-    authors' code, spectra are sums over their samples, so of two waves of the full map the
-    weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2. Each class is divided
-    by all frequencies, channels and samples; their sum is 1 (the authors' ``nopass`` includes aliased ones).
+    The s * t frequencies of u (N, C, H, W) that subsampling folds into one pass within 20 dB of the strongest
+    of the subsampled map of their sample and channel. As in the authors' code spectra are sums, so of two
+    waves of the full map the weaker passes within 20 dB + 20 log10(s t): 32 dB for a stride of 2. The sum of
+    the classes is 1 (the authors' ``nopass`` includes aliased ones).
     """
     height, width = (length // s for length, s in zip(dense.shape[-2:], stride, strict=True))
     shape = (stride[0], height, stride[1], width)

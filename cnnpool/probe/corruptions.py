@@ -1,11 +1,9 @@
 """Accuracy and consistency of predictions under the image corruptions of CIFAR-10-C.
 
-Each corruption takes images (N, C, H, W) in float32, black 0 and white 1, its strength, and a generator on
-the CPU; it returns images of that shape within 0..1. Strengths are those of the five severities of
-CIFAR-10-C. Lengths in pixels are for 32x32 images, whatever the size.
-
-Omitted: snow, frost and spatter, which paste photographs or random shapes; glass blur and elastic transform,
-which move pixels one by one or by random fields; saturate, which does not apply to grey images.
+Each takes images (N, C, H, W) in float32, black 0 and white 1, its strength, and a generator on the CPU, and
+returns images within 0..1. Strengths are those of CIFAR-10-C, in pixels of 32x32 images whatever the size.
+Omitted: snow, frost and spatter, which paste pictures; glass blur and elastic transform, which move single
+pixels; saturate, which does not apply to grey images.
 """
 
 import io

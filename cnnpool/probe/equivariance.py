@@ -33,9 +33,7 @@ from cnnpool.quantity import deviation
 class Equivariance(Probe):
     """Equivariance error of every stage at its total stride: detects bugs and the effect of borders.
 
-    If everything is circular and the stride divides the map, shifts by the stride commute with a stage
-    exactly: in float64 the error is rounding, about 1e-30 (1e-15 squared). With zero padding it comes from
-    the borders.
+    If all is circular and strides divide their maps, it is rounding, about 1e-30 in float64 (1e-15 squared).
 
     Args:
         samples: images, >= 2.
@@ -63,9 +61,8 @@ class Equivariance(Probe):
 def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
     """By stage phi: E ||phi(S_d x) - S_1 phi(x)||^2 / E ||phi(x) - phi(x')||^2, and d, down, as ``shift_px``.
 
-    S_d moves the image circularly by the stage's total stride d, S_1 the stage's output by one pixel. The
-    means are over images and the four directions, and over pairs of different images (each with the next).
-    Left out: stages whose output is a single row or column, or that have no ``total_strides``.
+    S_d moves the image circularly by the stage's total stride d, S_1 its output by one pixel. Means are over
+    images, four directions, and pairs of images (each with the next). Left out: stages without such a stride.
     """
     counts: list[int] = []
     apart: dict[str, list[float]] = defaultdict(list)
@@ -240,10 +237,9 @@ class LieDerivative(Probe):
 def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
     """By stage f: E ||d/dt at 0 of T_{-t} f(T_t x)||^2 / dim (Gruver 2023, arXiv:2210.02984), per px^2.
 
-    T_t moves the image by t pixels with ideal interpolation, T_{-t} moves the stage's output back by as many
-    image pixels; dim is the number of outputs. The mean is over images and both axes. The logits, under the
-    name "", are not moved back. ``relative_lie_derivative`` is the same divided by E ||f(x) - f(x')||^2 / dim
-    over pairs of different images (each with the next).
+    T_t moves the image by t pixels with ideal interpolation, T_{-t} the stage's output back by as many image
+    pixels; logits, named "", are not moved back. ``relative_lie_derivative`` is divided by
+    E ||f(x) - f(x')||^2 / dim over pairs of images (each with the next).
     """
     images = images.to(device_of(model))
     sums: dict[str, float] = defaultdict(float)

@@ -75,11 +75,9 @@ def swap(
 
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
     default pools adjacent cells: ``max`` in place of MaxPool2d is bit-identical. ``options`` take precedence.
-    If the size of the output then differs, ceil_mode and padding are changed until it does not; if that
-    fails, zeros are added (or pixels dropped) at the bottom and right of the operator's input; as a last
-    resort the operator's own window replaces the original's. New parameters are initialised as usual. Load a
-    checkpoint before swapping, and create the optimizer after it: the names of parameters in replaced
-    convolutions change, and operators may have their own.
+    If the output's size then differs, ceil_mode and padding are changed, else zeros are added (or pixels
+    dropped) at the bottom and right, else the operator's own window replaces the original's. Load checkpoints
+    before swapping, and create the optimizer after it: names of parameters change, operators have their own.
 
     Args:
         model: changed in place, or left unchanged if anything is refused.
