@@ -1,5 +1,4 @@
 import dataclasses
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -174,12 +173,6 @@ def test_unknown_names_and_keys_are_refused_with_a_suggestion():
         data.build("digits", batchsize=3)
     with pytest.raises(ValueError, match="flip must be true or false, got 3"):
         data.build("digits", flip=3)
-
-
-def test_a_missing_package_is_said_with_its_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(data.DataError, match=r"^data=huggingface needs datasets: pip install 'cnnpool"):
-        data.build("huggingface", path="ylecun/mnist")
 
 
 def test_the_pixels_and_labels_are_those_of_scikit_learn():
