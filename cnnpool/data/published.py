@@ -96,7 +96,7 @@ class Published(Source):
             root,
             root / self.folder,
             partial(self._raw, root),
-            partial(self._construct, root, download=True) if self.download else None,
+            (lambda: self._kind()(root, download=True)) if self.download else None,
             partial(self._archives, root),
             largest=LARGEST,
         )
@@ -105,7 +105,7 @@ class Published(Source):
         with warnings.catch_warnings():
             # NumPy 2.4 warns about flags in old pickles of arrays, such as CIFAR's files.
             warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
-            train, test = (self._construct(root, train=train) for train in (True, False))
+            train, test = (self._kind()(root, train=train) for train in (True, False))
         raw = Raw(self.classes or tuple(train.classes), _split(train), _split(test))
         if self.sha256 not in (None, raw.sha256):
             raise DataError(f"its images are not those of {self.title}")
@@ -116,9 +116,6 @@ class Published(Source):
         if hasattr(kind, "resources"):
             return [(root / self.folder / name, md5) for name, md5 in kind.resources]
         return [(root / kind.filename, kind.tgz_md5)]
-
-    def _construct(self, root: Path, **options: bool) -> Any:
-        return self._kind()(root, **options)
 
     def _kind(self) -> Any:
         from torchvision import datasets

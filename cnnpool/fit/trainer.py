@@ -28,8 +28,6 @@ from cnnpool.system.process import by_srun
 log = logging.getLogger(__name__)
 
 LINE_S = 30.0  # Seconds between two lines of a long epoch in a log
-
-
 IGNORED = (
     ".*(LeafSpec.*|all_gather) is deprecated",  # Lightning's own use of torch
     ".*no `val_dataloader",  # A choice

@@ -21,15 +21,13 @@ SYNONYMS = {
     "max_epochs": "epochs",
     "num_epochs": "epochs",
     "wd": "weight_decay",
-}
-"""Names of options in other projects -> ours."""
+}  # Names of options in other projects -> ours
 MEANT = {
     "trainer": "; a GPU is used where there is one, fit.devices=N takes several, trainer.KEY sets a flag",
     "logger": "; log=NAME logs elsewhere too: csv, mlflow or wandb",
     "choose": "; it is a key of cnnpool choose",
     "optuna": "; choose.tune looks for the best values",
-}
-"""Words of other projects -> the equivalent here."""
+}  # Words of other projects -> the equivalent here
 
 
 def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-Workers = Annotated[int, Ge(1), Le(1024)]
-"""Number of processes or threads."""
-FINE_TUNING = "fit=finetune"
-"""The default recipe of a job with ``model.weights``."""
+Workers = Annotated[int, Ge(1), Le(1024)]  # Number of processes or threads
+FINE_TUNING = "fit=finetune"  # The default recipe of a job with ``model.weights``
 
 
 @dataclass(frozen=True)

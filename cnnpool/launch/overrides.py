@@ -27,8 +27,7 @@ from cnnpool.system.output import shortened
 
 FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
-PACKAGES = ("timm", "torchvision")
-"""Packages of networks that ``model=PACKAGE:ARCH`` names."""
+PACKAGES = ("timm", "torchvision")  # Of networks that ``model=PACKAGE:ARCH`` names
 
 Names = Callable[[str], list[str]]
 

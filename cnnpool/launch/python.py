@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
-LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))
-"""Loggers that a training configures."""
+LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
 
 
 def train(*overrides: str) -> Results:

@@ -20,8 +20,7 @@ POLL_S = 0.2
 ANSWER_S = 10
 OWN = "local"
 LOST = "its machine left the cluster; the same command goes on"
-LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
-"""Limits of a Ray started for one sweep, whose jobs exchange nothing through it."""
+LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}  # Of an own Ray
 
 
 def run_ray(

@@ -26,12 +26,9 @@ from cnnpool.system.signals import Signals, Stopped
 
 POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
 """Seconds between looks for results, between queue queries, and for cancelled jobs to save."""
-RECORDS = ".slurm"
-"""Folder below the output root for submitit's scripts and outputs."""
-REQUEUES, IN_VAIN = 1000, 3
-"""Most requeues of a job after timeouts; most in a row without a new checkpoint."""
-OURS = ("array", "error", "job-name", "open-mode", "output", "signal", "wrap")
-"""Options of sbatch that users cannot set."""
+RECORDS = ".slurm"  # Folder below the output root for submitit's scripts and outputs
+REQUEUES, IN_VAIN = 1000, 3  # Most after timeouts; most in a row without a new checkpoint
+OURS = ("array", "error", "job-name", "open-mode", "output", "signal", "wrap")  # Not the user's
 
 
 def run_slurm(

@@ -8,11 +8,9 @@ from collections.abc import Collection, Iterable
 
 from cnnpool.system.progress import make_way
 
-NAME = "cnnpool"
-"""Name of every job in the queue."""
+NAME = "cnnpool"  # Name of every job in the queue
 ANSWER_S = 60
-LOST = "lost"
-"""State of a job that the queue no longer lists."""
+LOST = "lost"  # State of a job that the queue no longer lists
 ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),

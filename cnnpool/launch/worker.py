@@ -25,10 +25,8 @@ from cnnpool.system.signals import Signals, Stopped
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-GRACE_S = 10.0
-"""Seconds that other processes of a training may take to end after one has failed."""
-UNKNOWN = 255
-"""Exit status that multiprocessing reports for a process once the server that forked it is gone."""
+GRACE_S = 10.0  # Seconds in which the other processes of a training end after one has failed
+UNKNOWN = 255  # Exit status of a process in multiprocessing once the server that forked it is gone
 
 
 def start_method(threads: int) -> "ForkServerContext | SpawnContext":

@@ -5,13 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loaders import draws, loader
+from loaders import draws
 from torch.nn import functional as F
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
-from cnnpool.data import auto_augment as room
-from cnnpool.data import from_pixels
 from cnnpool.data.augment import augment, boxes, mirror, mix, resized_crop, translate
 from cnnpool.data.auto_augment import BINS, TABLE, auto_augment, color_jitter
 from cnnpool.data.draws import generator
@@ -79,13 +77,9 @@ def test_shifts_are_uniform_over_all_offsets():
     inner = counts[2:5, 2:5]
     assert inner.sum() == 9000
     assert inner.min() > 850 and inner.max() < 1150
-
-
-def test_half_of_the_images_are_mirrored():
-    x = torch.zeros(10000, 1, 1, 2, dtype=torch.uint8)
-    x[..., 0] = 1
-    mirrored = augment(x, draws(len(x), 0), flip=True)[..., 1].sum(dtype=torch.int64)
-    assert abs(int(mirrored) - 5000) < 250
+    mirrored = augment(x.index_fill(3, torch.tensor([0]), 1), draws(len(x), 0), flip=True)
+    # Half of the images, 4,500, with a standard deviation of 47.
+    assert abs(int(mirrored[:, 0, 0, 6].sum(dtype=torch.int64)) - 4500) < 240
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -180,26 +174,6 @@ def test_of_two_ways_each_batch_takes_one():
     assert set(ways) == {1, 2} and 10 < ways.count(2) < 50
 
 
-def batches(**options):
-    pixels = torch.randint(0, 256, (20, 6, 5, 3), dtype=torch.uint8, generator=generator(1))
-    options = {"shuffle": True, "flip": True, "seed": 3, "num_classes": 4, "cutmix": 1.0, **options}
-    split = from_pixels(pixels, torch.arange(20) % 4)
-    return loader(split, batch_size=6, mean=(0.5,) * 3, std=(0.2,) * 3, **options)
-
-
-def test_mixed_batches_go_on_where_a_run_stopped_and_leave_other_draws_alone():
-    whole = list(batches())
-    again = batches()
-    again.load_state_dict({"epoch": 0, "batch": 2})
-    for own, other in zip(again, whole[2:], strict=True):
-        assert all(map(torch.equal, own, other))
-    (unmixed, labels), (mixed, shares) = next(iter(batches(cutmix=0.0))), whole[0]
-    assert labels.ndim == 1 and shares.shape == (6, 4)
-    same = (unmixed == mixed).float().mean()
-    assert 0.1 < same <= 1
-    torch.testing.assert_close(shares.sum(1), torch.ones(6))
-
-
 def patches(n: int = 4, channels: int = 3, size=(24, 20)) -> torch.Tensor:
     """Coarse patches, in which the nearest pixel is rarely in doubt."""
     generator = torch.Generator().manual_seed(0)
@@ -272,25 +246,6 @@ def test_plain_images_stay_plain(image):
         assert torch.equal(TABLE[name](x, none, none, False), x)
 
 
-def coloured(n: int = 6, channels: int = 3, size=(11, 9)) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (n, channels, *size), dtype=torch.uint8, generator=generator)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", ["brightness", "contrast", "saturation", "sharpness"])
-def test_a_change_is_that_of_torchvision(name, channels):
-    x, factors = coloured(channels=channels), torch.tensor([0.0, 0.3, 0.9, 1.0, 1.37, 1.99])
-    found = getattr(room, name)(x, factors)
-    expected = torch.stack(
-        [getattr(TF, f"adjust_{name}")(image, float(f)) for image, f in zip(x, factors, strict=True)]
-    )
-    assert found.dtype == torch.uint8
-    # A sum in another order may fall on the other side of a whole number.
-    difference = (found.int() - expected.int()).abs()
-    assert difference.max() <= 1 and (difference > 0).float().mean() < 0.03
-
-
 def test_jitter_draws_a_factor_for_each_image_within_the_strength():
     grey = torch.full((400, 3, 4, 4), 100, dtype=torch.uint8)
     found = color_jitter(grey, draws(len(grey), 1), 0.4)
@@ -299,5 +254,6 @@ def test_jitter_draws_a_factor_for_each_image_within_the_strength():
     assert values.min() in range(57, 64) and values.max() in range(136, 141)
     assert len(set(values.tolist())) > 50
     assert torch.equal(found, color_jitter(grey, draws(len(grey), 1), 0.4))
-    same = color_jitter(coloured(), draws(len(coloured())), 0.0)
-    assert (same.int() - coloured().int()).abs().max() <= 1
+    coloured = images(6, 3, 11, 9)
+    same = color_jitter(coloured, draws(6), 0.0)
+    assert (same.int() - coloured.int()).abs().max() <= 1

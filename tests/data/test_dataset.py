@@ -166,15 +166,6 @@ def test_splits_of_wrong_type_or_count_are_refused():
         from_pixels(np.zeros((2, 3, 3, 1), np.uint8), np.zeros(3))
 
 
-def test_unknown_names_and_keys_are_refused_with_a_suggestion():
-    with pytest.raises(ValueError, match="no dataset named 'minst'; did you mean 'mnist'"):
-        data.build("minst")
-    with pytest.raises(ValueError, match="digits has no option 'batchsize'; did you mean 'batch_size'"):
-        data.build("digits", batchsize=3)
-    with pytest.raises(ValueError, match="flip must be true or false, got 3"):
-        data.build("digits", flip=3)
-
-
 def test_the_pixels_and_labels_are_those_of_scikit_learn():
     # Without importing it, which takes seconds.
     installed = Path(find_spec("sklearn").origin).parent / "datasets" / "data" / "digits.csv.gz"
@@ -206,9 +197,3 @@ def test_the_split_is_fixed_and_holds_every_class_alike():
     assert first.sha256 == second.sha256
     # Pinned, so that no version of torch or scikit-learn changes the split or a pixel unseen.
     assert first.sha256 == "30f4bc6193b2c523cc9740a80705b7c20941b76bae1f6c3ad690dca65d4b931a"
-
-
-def test_the_size_is_an_option():
-    assert data.build("digits", size=32).size == (32, 32)
-    with pytest.raises(ValueError, match="digits: size must be a whole number from 8 to 512, got 4"):
-        data.build("digits", size=4)

@@ -171,28 +171,6 @@ def test_a_file_that_does_not_end_is_cut_off(served, tmp_path, monkeypatch):
     assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
 
 
-def test_missing_files_are_named_and_nothing_is_fetched_or_made(served, fetched, tmp_path):
-    for name, kind in data.DATASETS.items():
-        if name in SHAPES:
-            with pytest.raises(
-                DataError, match=rf"cannot read .*/new/{kind.folder} .*set data.download=true"
-            ):
-                source(name, tmp_path / "new", download=False).read()
-    assert not fetched and not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b[:9]])
-def test_an_unpacked_file_of_another_length_is_refused(served, published, tmp_path, change):
-    folder = packed(published, tmp_path)
-    source("mnist", tmp_path, download=False).read()
-    for path in folder.glob("*.gz"):
-        path.unlink()
-    path = folder / small_data.MNIST_FILES[0]
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=r"cannot read MNIST in .*MNIST/raw \(.*\): set data.download=true"):
-        source("mnist", tmp_path, download=False).read()
-
-
 def test_other_images_of_the_right_number_are_not_taken_for_mnist(served, published, tmp_path, monkeypatch):
     packed(published, tmp_path)
     monkeypatch.undo()

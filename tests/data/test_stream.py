@@ -1,10 +1,7 @@
 """Images that are not held in memory: the same bits, read from a file."""
 
 import itertools
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -145,38 +142,3 @@ def test_a_gpu_gets_the_batches_of_a_cpu(tmp_path):
         for own, other in zip(epochs(moved), expected, strict=True):
             assert own.device.type == "cuda"
             torch.testing.assert_close(own.cpu(), other, rtol=1e-6, atol=1e-6)
-
-
-CHILD = """
-import resource, sys
-from cnnpool import data
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-options = {"val_size": 0.1, "size": 224, "batch_size": 16, "eval_batch_size": 16, "crop": 8, "flip": True}
-before = peak()
-# Once to decode, once to read what was decoded: 172 MiB of pixels.
-for _ in range(2):
-    dataset = data.build("image_folder", root=sys.argv[1], stream=True, **options)
-    plain = (dataset.plain_loader(split) for split in (dataset.val, dataset.test))
-    for batches in (dataset.train_loader(), *plain):
-        for batch in batches:
-            pass
-    print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
-def test_memory_does_not_grow_with_the_images(tmp_path):
-    own = np.random.default_rng(0).integers(0, 256, (28, 28, 3), np.uint8)
-    for name in ("ant", "bee"):
-        folder = tmp_path / name
-        folder.mkdir()
-        Image.fromarray(own).resize((224, 224)).save(folder / "0.jpg")
-        for i in range(1, 600):
-            os.link(folder / "0.jpg", folder / f"{i}.jpg")
-    environment = {**os.environ, "PYTHONPATH": str(Path(data.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(used := done.stdout.split()) == 2 and max(map(int, used)) < 110

@@ -120,13 +120,3 @@ def test_two_processes_stop_together_and_go_on(tmp_path):
     status, err = end(train(tmp_path / "run", *options))
     assert status == 0, err
     assert json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 120
-
-
-def test_a_batch_is_divided_among_devices(runs):
-    from cnnpool import data
-
-    dataset = data.build("digits", seed=0, limit=256, batch_size=64)
-    quarter = dataset.train_loader(shard=(3, 4), parts=2)
-    assert quarter.batch_size == 8 and len(quarter) == 2 * len(dataset.train_loader())
-    with pytest.raises(ValueError, match=r"data.batch_size=64 must be a multiple of .* here 3 x 1"):
-        dataset.train_loader(shard=(0, 3))

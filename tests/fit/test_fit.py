@@ -120,30 +120,10 @@ def test_the_same_seed_gives_the_same_bits_whatever_is_logged(runs, finished, tm
     assert again.measured["test"] == results.measured["test"]
 
 
-def test_another_seed_gives_other_weights(runs, finished, tmp_path):
-    assert not runs.same(finished[2], runs.run(tmp_path, epochs=3, seed=1, probes={})[1])
-
-
-def test_checkpoints_hold_the_final_weights(finished):
-    out, _, net = finished
-    from cnnpool.run_folder.checkpoint import load
-
-    last = load(out / "checkpoints" / "last.ckpt")
-    weights = {k.removeprefix("model."): v for k, v in last["state_dict"].items()}
-    assert all(torch.equal(weights[k], v) for k, v in net.state_dict().items())
-    assert last["cnnpool"]["steps"] == 12
-    assert (out / "checkpoints" / "best.ckpt").exists()
-
-
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path):
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step \d+ .*fit.lr"):
         runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0)
     assert not (tmp_path / "results.json").exists()
-
-
-def test_max_steps_stops_within_an_epoch(runs, tmp_path):
-    results, _ = runs.run(tmp_path, epochs=5, max_steps=6, probes={})
-    assert results.steps == 6 and results.epochs == 2
 
 
 def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):

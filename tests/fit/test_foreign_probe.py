@@ -6,7 +6,6 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool import registry
-from cnnpool.inspection import main as inspect
 from cnnpool.report import main as compare
 
 MODULE = '''
@@ -89,16 +88,6 @@ def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path,
     figure = (tmp_path / "outputs" / "report" / "headlines.svg").read_text()
     assert "stage s1" in figure and "loudness" in figure
     assert "**loudness**: Mean output of a stage, divided by nothing. Lower is better." in page
-
-
-def test_it_is_printed_by_the_probe_command(installed, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arguments = ["torchvision:squeezenet1_1", "--samples", "2", "--size", "40", "--probes", "loudness"]
-    assert inspect([*arguments, "--out", "out"]) == 0
-    said = capsys.readouterr().out
-    assert "loudness" in said and "silent images" in said
-    written = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert written["quantities"]["loudness.silent"]["form"] == "fraction"
 
 
 def test_a_probe_that_declares_nothing_is_refused(monkeypatch):

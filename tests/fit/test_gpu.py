@@ -51,12 +51,6 @@ def test_cudnn_looks_for_its_fastest_way_where_bits_need_not_repeat(asked, bench
     assert torch.backends.cudnn.benchmark == benchmark
 
 
-def test_on_a_cpu_cudnn_is_left_alone(flags):
-    torch.backends.cudnn.benchmark = True
-    repeat_bits(True, on_cpu=True)
-    assert torch.backends.cudnn.benchmark
-
-
 @needs_gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("optimizer", ["muon", "adamw", "sgd"])

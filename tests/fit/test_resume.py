@@ -10,7 +10,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from cnnpool.fit import Classifier, DivergedError, results
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
-from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
 from cnnpool.run_folder.errors import DamagedError, LostError
@@ -197,22 +196,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused_by_what_differs(runs, tmp_pat
         runs.run(tmp_path, **EVERY)
 
 
-def test_other_threads_another_torch_and_other_kernels_are_reported(runs, tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO")
-    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
-    content = load(folder / "last.ckpt")
-    assert content["cnnpool"]["kernels"] == kernels_in_use()
-    content["cnnpool"] |= {"threads": 77, "torch": "1.0", "kernels": "some"}
-    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
-    runs.run(tmp_path, **EVERY)
-    assert "trained with 77 threads so far" in caplog.text
-    assert "trained with torch 1.0 so far, now with" in caplog.text
-    assert "trained with compiled kernels: some so far, now with compiled kernels: " in caplog.text
-    environment = runs.results(tmp_path)["environment"]
-    assert environment["kernels"] == kernels_in_use() and environment["threads"] == torch.get_num_threads()
-    assert f"resumed at step {content['cnnpool']['steps']}" in caplog.text
-
-
 def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch):
     kept = Classifier.on_train_epoch_end
 
@@ -229,25 +212,20 @@ def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch
     assert all(value.isfinite().all() for value in saved["state_dict"].values())
 
 
-@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
-def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch, hook):
+def test_a_folder_that_is_replaced_under_a_run_fails_it(runs, tmp_path, monkeypatch):
     out, gone = tmp_path / "run", tmp_path / "gone"
 
     def replaced():
         os.rename(out, gone)
-        if hook == "on_train_batch_end":
-            out.mkdir()
-            layout.begin(out)
-            for name in ("metrics.jsonl", "events.out.tfevents.1"):
-                shutil.copy(next(gone.glob(f"{name}*")), out / name)
+        out.mkdir()
+        layout.begin(out)
+        for name in ("metrics.jsonl", "events.out.tfevents.1"):
+            shutil.copy(next(gone.glob(f"{name}*")), out / name)
 
-    cut(monkeypatch, 24 if hook == "on_train_epoch_end" else 11, replaced, hook)
-    with pytest.raises(
-        LostError, match=r"was (deleted|altered|deleted or replaced) while its run was running"
-    ):
+    cut(monkeypatch, 11, replaced)
+    with pytest.raises(LostError, match=r"was deleted or replaced while its run was running"):
         runs.run(out, **EVERY)
-    assert not out.exists() or not (out / "results.json").exists()
-    assert not out.exists() or not (out / "checkpoints").exists()
+    assert not (out / "results.json").exists() and not (out / "checkpoints").exists()
 
 
 def test_a_run_of_which_a_checkpoint_was_deleted_is_not_finished(runs, tmp_path, monkeypatch):
@@ -305,15 +283,3 @@ def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, t
     assert times == sorted(times)
     kept = [point for point in points if point.step in before and point.step <= 8]
     assert kept and all(point.wall_time == before[point.step] for point in kept)
-
-
-def test_an_event_file_that_is_lost_or_cut_is_made_again(runs, tmp_path, monkeypatch):
-    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:200])):
-        out = tmp_path / str(damage.__code__.co_firstlineno) / str(id(damage))
-        cut(monkeypatch, 11, power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            runs.run(out, **EVERY)
-        [events] = out.glob("events.out.tfevents.*")
-        damage(events)
-        runs.run(out, **EVERY)
-        assert [point.step for point in scalars(out)["val/accuracy"]] == [8, 16, 24]

@@ -118,12 +118,6 @@ def test_of_many_classes_a_report_has_no_columns(runs, tmp_path):
     assert "accuracy on c" not in page and "balanced accuracy" in page
 
 
-def test_well_known_data_has_no_scores_by_class(runs, tmp_path):
-    results, _ = runs.run(tmp_path / "run", epochs=1, probes={})
-    assert results.measured["test"].keys() == {"accuracy", "loss"}
-    assert results.images["classes"] == list("0123456789") and sum(results.images["test"]) == 360
-
-
 def test_what_chance_reaches_is_said():
     alike = [25, 25, 25, 25]
     # Two standard errors of a share of 1/4 of 100 images: 2 * sqrt(0.25 * 0.75 / 100) = 0.0866.

@@ -1,18 +1,13 @@
 import json
-import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from cnnpool.choices import stage_settings
 from cnnpool.launch import conf_dir
-from cnnpool.launch.config import refuse_code
 from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
-from cnnpool.system.progress import Progress
 
 
 def test_help_imports_nothing_heavy():
@@ -24,12 +19,6 @@ def test_help_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
-def test_the_version_is_the_packages(call):
-    from cnnpool import __version__
-
-    assert call("--version")[1] == f"cnnpool {__version__}\n"
-
-
 def test_an_unknown_command_is_one_line_and_status_2(call):
     status, _, err = call("trian")
     assert status == 2
@@ -38,19 +27,13 @@ def test_an_unknown_command_is_one_line_and_status_2(call):
 
 # Those that scripts/reliability/fault does not try already.
 MISTAKES = {
-    "sed=1": "unknown key 'sed'; did you mean 'seed'?",
-    "fit.epoch=3": "did you mean 'fit.epochs'?",
     "stage.s2=avg": "a stage's operator is chosen by pool@stage.s2=avg",
-    "stage.s2.kernel_size=5": "choose that too: pool@stage.s2=NAME",
-    "pool@stage.s9=avg": "there are pool@stage.s1, pool@stage.s2",
     "probe.gradient.sampels=4": "did you mean 'probe.gradient.samples'?",
     "pool.kernal_size=3": "did you mean 'pool.kernel_size'?",
     "zzz=1": "unknown key 'zzz'; choose from ",
     "pool.p=3": "'pool.p' is an option of pool=aps,gem,lp,max_aps, not of the pool that is chosen",
     "model.norm=false": "'model.norm' is an option of model=allconv, not of the model that is chosen",
     "fit.epochs=many": "fit.epochs must be a whole number from 1 to 10^9, got 'many'",
-    "seed=x": "seed must be",
-    "+model._target_=os.system": "cannot name code",
     "+probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
 }
 
@@ -85,41 +68,6 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder)
         and len(row) == 10
     )
     assert "epoch 1/1" in (folder / "train.log").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["explain", "max"], ["loading PyTorch"]),
-        (["choose", "choose.pools=max,maxx"], ["loading scipy"]),
-        (
-            ["train", "data.limit=64", "model.width=2", "fit.epochs=1", "fit.progress=false", "probe=none"],
-            ["loading PyTorch", "loading Lightning"],
-        ),
-    ],
-)
-def test_packages_that_take_seconds_to_import_are_named(arguments, named, call, in_a_folder, monkeypatch):
-    said = []
-    monkeypatch.setattr(Progress, "__enter__", lambda self: said.append(self.what) or self)
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
-    call(*arguments)
-    assert [line for line in said if line.startswith("loading")] == named
-
-
-def test_the_same_command_again_keeps_the_finished_run(call, in_a_folder):
-    call("train", *call.quick)
-    (results,) = in_a_folder.rglob("results.json")
-    before = results.stat().st_mtime_ns
-    status, out, _ = call("train", *call.quick)
-    assert status == 0 and "finished already" in out
-    assert results.stat().st_mtime_ns == before
-
-
-def test_a_folder_of_another_run_is_refused(call, in_a_folder):
-    call("train", *call.quick, "hydra.run.dir=here")
-    status, _, err = call("train", *call.quick, "hydra.run.dir=here", "pool=avg")
-    assert status == 2
-    assert "holds a finished run with other settings (pool.name: max -> avg;" in err
 
 
 def test_a_sweep_goes_on_after_a_failing_job_and_says_so(call, in_a_folder):
@@ -170,31 +118,6 @@ def test_choice_names_are_the_same_in_any_order():
     assert "/" not in choice_name("max", ["data.path=/a/b"])
 
 
-def test_a_stage_inherits_the_common_operator_and_its_options():
-    config = {
-        "pool": {"name": "max", "kernel_size": 3},
-        "stage": {"s1": {"name": "inherit"}, "s2": {"name": "avg", "stride": 2}},
-        "model": {"name": "convnet"},
-    }
-    assert stage_settings(config, ("s1", "s2")) == {
-        "s1": {"name": "max", "kernel_size": 3},
-        "s2": {"name": "avg", "stride": 2},
-    }
-
-
-def test_no_yaml_of_ours_names_code():
-    for path in conf_dir().rglob("*.yaml"):
-        if path.parts[-3] != "hydra":
-            refuse_code(yaml.safe_load(path.read_text()) or {})
-
-
-def test_a_run_logs_no_longer_than_it_takes(call):
-    assert call("train", "pool=max", *call.quick)[0] == 0
-    assert call("train", "pool.kernel_size=30", *call.quick)[0] == 2
-    assert not logging.getLogger().handlers
-    logging.getLogger("cnnpool").warning("the folder of the refused run is gone")
-
-
 def test_a_network_takes_what_it_needs_from_the_training_images_before_the_first_step(call, in_a_folder):
     status, _, err = call("train", "model=airbench", "fit.max_steps=1", "hydra.run.dir=run", *call.quick)
     assert status == 0, err
@@ -203,14 +126,10 @@ def test_a_network_takes_what_it_needs_from_the_training_images_before_the_first
     assert weight.count_nonzero() == weight.numel() and weight[:4].equal(-weight[4:])
 
 
-@pytest.mark.parametrize("options", [["data.batch_size=1"], ["data.batch_size=4", "fit.accumulate=4"]])
-def test_one_image_is_too_little_to_normalise_a_map_of_one_pixel(options, call, in_a_folder):
-    status, _, err = call(
-        "train", "model=sprint", "model.pad_ends=false", "hydra.run.dir=run", *call.quick, *options
-    )
-    size, pieces = options[0].rpartition("=")[2], 4 if len(options) > 1 else 1
-    assert status == 2
-    assert err == (
+def test_one_image_is_too_little_to_normalise_a_map_of_one_pixel(call):
+    options = ["model=sprint", "model.pad_ends=false", "data.batch_size=4", "fit.accumulate=4"]
+    assert call("train", *call.quick, *options)[::2] == (
+        2,
         "error: batch normalisation of a 1x1 map needs at least two images at once: "
-        f"give it more by data.batch_size={size} and fit.accumulate={pieces}\n"
+        "give it more by data.batch_size=4 and fit.accumulate=4\n",
     )

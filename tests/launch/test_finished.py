@@ -39,18 +39,6 @@ def train(call):
     return run
 
 
-def test_other_images_are_another_run(train, tmp_path):
-    photos(tmp_path / "insects", 0)
-    photos(tmp_path / "fruit", 1)
-    assert train("insects")[0] == 0
-    results = (tmp_path / "here" / "results.json").read_bytes()
-    status, _, err = train("fruit")
-    assert status == 2 and err.count("\n") == 1
-    assert "holds a finished run on other data (data.root: insects -> fruit; data_sha256: " in err
-    assert "choose another folder by out=" in err
-    assert (tmp_path / "here" / "results.json").read_bytes() == results
-
-
 def test_the_same_images_elsewhere_are_the_same_run(train, tmp_path):
     photos(tmp_path / "insects", 0)
     assert train("insects")[0] == 0

@@ -57,23 +57,6 @@ def test_keep_is_for_published_networks(call):
     assert status == 2 and "readout=keep: keeps what a published network has" in err
 
 
-def test_a_sweep_over_architectures_and_operators(call):
-    status, _out, _ = call(
-        "train",
-        "-m",
-        *TINY,
-        "model=timm:test_resnet,timm:test_efficientnet",
-        "pool=keep,avg",
-        "fit.max_steps=2",
-    )
-    assert status == 0
-    found = sorted("/".join(folder.parts[2:4]) for folder in results())
-    assert [name.partition("+")[0] for name in found] == [
-        "timm-test_efficientnet/avg", "timm-test_efficientnet/keep",
-        "timm-test_resnet/avg", "timm-test_resnet/keep",
-    ]  # fmt: skip
-
-
 def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
     import timm
 
@@ -96,27 +79,6 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
     state = load(folder / "checkpoints" / "last.ckpt")["state_dict"]
     first = next(name for name in network.state_dict() if name.endswith("weight"))
     assert torch.equal(state[f"model.network.{first}"], network.state_dict()[first])
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(call, monkeypatch):
-    from cnnpool.fit.checkpoints import Checkpoints
-
-    words = [*TINY, "pool=max_blur", "fit.checkpoint_every_minutes=0"]
-    assert call("train", *words, "out=whole")[0] == 0
-    kept = Checkpoints.on_train_batch_end
-
-    def cut(self, trainer, module, *rest):
-        kept(self, trainer, module, *rest)
-        if module.steps == 3:
-            raise RuntimeError("power cut")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "on_train_batch_end", cut)
-        assert call("train", *words, "out=cut")[0] == 1
-    status, out, _ = call("train", *words, "out=cut")
-    assert status == 0 and "resumed at step 3 of" in out
-    states = [load(folder / "checkpoints" / "last.ckpt")["state_dict"] for folder in results(".")]
-    assert len(states) == 2 and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again(call, tmp_path):
@@ -144,29 +106,6 @@ def test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again(call, 
     ((_, found),) = results("own").items()
     assert (found["data"]["size"], found["data"]["resize"]) == (32, None)
     assert found["model"]["mean"] != [0.5, 0.5, 0.5]
-
-
-def letters(root):
-    for part, count in (("train", 104), ("test", 52)):
-        images = np.random.default_rng(count).integers(0, 256, (count, 28, 28), dtype=np.uint8)
-        for kind, array in (("images-idx3", images), ("labels-idx1", np.arange(count) % 26 + 1)):
-            path = root / "EMNIST" / "raw" / f"emnist-letters-{part}-{kind}-ubyte"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            head = bytes((0, 0, 8, array.ndim)) + b"".join(n.to_bytes(4, "big") for n in array.shape)
-            path.write_bytes(head + array.astype(np.uint8).tobytes())
-
-
-def test_a_run_on_it_records_data_set_and_classes_and_is_known_again(call, tmp_path):
-    letters(tmp_path / "data")
-    asked = ["train", *call.quick, "data=torchvision:EMNIST", "data.variant=letters"]
-    status, out, err = call(*asked)
-    assert (status, err) == (0, "") and "EMNIST-letters of torchvision" in out
-    folder = Path("outputs/torchvision-EMNIST/convnet")
-    (path,) = folder.rglob("results.json")
-    found = json.loads(path.read_text())
-    assert (found["data"]["name"], found["data"]["dataset"]) == ("torchvision", "EMNIST")
-    assert found["images"]["classes"] == list("abcdefghijklmnopqrstuvwxyz")
-    assert "is finished already" in call(*asked)[1]
 
 
 def test_mistakes_in_its_name_are_one_line(call):

@@ -263,16 +263,6 @@ def test_a_job_whose_time_is_up_saves_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_cancels_the_jobs_which_save(tmp_path):
-    with sweep("fit.epochs=9999", "seed=0,1") as process:
-        folder = endless(tmp_path)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 128 + signal.SIGTERM, err
-    assert json.loads((folder / "status.json").read_text())["state"] == "stopped"
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not slurm_queue.ask("sinfo", "-h"), reason="needs a SLURM cluster that answers sinfo")
 def test_on_slurm_itself_a_job_queued_again_goes_on_and_a_cancelled_one_is_told(tmp_path):
     options = ["launch.cluster=slurm", "launch.mem_gb=1", "launch.jobs=1", "fit.epochs=400", "seed=0,1"]

@@ -177,15 +177,6 @@ def test_words_that_cannot_be_meant_are_refused_in_a_short_line_that_a_terminal_
         assert said in err and err[:-1].isprintable()
 
 
-def test_a_sweep_that_cannot_be_meant_is_refused_in_a_line(call):
-    for word, said in {
-        "seed=range(0,3),5": "cannot be part of a list",
-        "out=${hydra:searchpath}": "hydra.sweep.dir",
-    }.items():
-        status, _, err = call("train", "-m", *call.quick, word, "pool=max,avg")
-        assert status == 2 and err.count("\n") == 1 and said in err
-
-
 def test_the_address_of_a_cluster_comes_from_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = "defaults: [{override /launch: ray}]\nlaunch: {address: 'ray://evil:10001'}\n"

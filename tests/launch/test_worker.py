@@ -103,19 +103,6 @@ def test_a_killed_process_of_several_is_one_line_and_takes_the_others_along(cont
     assert not any(rank.process.is_alive() for rank in worker._ranks)
 
 
-@pytest.mark.slow
-def test_processes_of_which_one_is_halted_end_by_a_second_signal(context, tmp_path):
-    folder = tmp_path / "run"
-    worker = Worker(training(folder, **{"fit.devices": 2}), context, 1, tmp_path / "output.log")
-    checkpoint(folder)
-    os.kill(worker._ranks[1].process.pid, signal.SIGSTOP)
-    worker.send_signal(signal.SIGTERM)
-    time.sleep(2)
-    assert worker.poll() is None
-    worker.kill()
-    assert ended(worker).state == "stopped"
-
-
 def test_jobs_save_and_stop_when_the_process_that_waits_for_them_is_killed(tmp_path):
     command = [
         sys.executable, "-m", "cnnpool", "train", "-m", "launch=processes", "launch.jobs=2", "seed=0,1",

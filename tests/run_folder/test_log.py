@@ -52,10 +52,3 @@ def test_names_in_the_file_command_no_terminal(tmp_path):
     with logged(tmp_path):
         log.info("class %s", "\x1b]0;title\x07\udcff")
     assert (tmp_path / "train.log").read_text().endswith("class \\x1b]0;title\\x07\\udcff\n")
-
-
-def test_the_housekeeping_of_matplotlib_is_not_said(tmp_path, capsys):
-    with logged(tmp_path):
-        logging.getLogger("matplotlib.font_manager").info("generated new fontManager")
-        logging.getLogger("matplotlib").warning("a font is missing")
-    assert capsys.readouterr().out == "a font is missing\n"

@@ -11,10 +11,6 @@ from cnnpool import cli
 from cnnpool.system.output import LONGEST, shortened, visible
 
 CNNPOOL = f"{sys.executable} -m cnnpool"
-TRAIN = (
-    "train -m pool=max,avg data.limit=64 model.width=2 fit.epochs=1 fit.pictures=false fit.progress=false "
-    "probe=none"
-)
 
 
 def shell(command, folder):
@@ -41,15 +37,6 @@ def test_a_reader_who_leaves_or_a_closed_output_is_no_error(tmp_path):
 def test_output_that_is_lost_on_a_full_disk_is_said(tmp_path):
     status, err = shell(f"{CNNPOOL} --help > /dev/full", tmp_path)
     assert (status, err) == (1, "error: standard output: No space left on device; the rest of it is lost\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("launch", "where"), [("processes", "> /dev/full 2>&1"), ("local", "2>&1 <&- | head -n 1")]
-)
-def test_no_output_that_leads_nowhere_ends_a_sweep(launch, where, tmp_path):
-    shell(f"{CNNPOOL} {TRAIN} launch={launch} {where}", tmp_path)
-    assert len(list(tmp_path.rglob("results.json"))) == 2
 
 
 def test_text_that_commands_a_terminal_is_escaped():
@@ -111,8 +98,3 @@ def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(tmp_path):
     for command in ("compare locked", "train out=locked/x"):
         status, err = shell(f"{without}{CNNPOOL} {command}", tmp_path)
         assert status == 2 and "Permission denied" in err and err.count("\n") == 1, err
-
-
-def test_a_full_disk_is_no_mistake_of_the_users():
-    assert cli.explained(OSError(28, "No space left on device", "x")) == ("x: No space left on device", 1)
-    assert cli.explained(OSError("said")) == ("said", 2)

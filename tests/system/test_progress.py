@@ -55,16 +55,6 @@ def test_a_log_gets_a_line_now_and_then(caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_total_it_only_says_that_it_goes_on(caplog):
-    caplog.set_level(logging.INFO)
-    with Progress("compiling kernels"):
-        wait_for(lambda: caplog.messages)
-    with Progress("reading", unit="runs") as progress:
-        progress.step(1500)
-        wait_for(lambda: len(caplog.messages) == 3)
-    assert caplog.messages[::2] == ["compiling kernels", "reading: 1,500 runs"]
-
-
 def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):
     monkeypatch.setattr(module.log, "isEnabledFor", lambda level: False)
     seen = []
