@@ -35,7 +35,7 @@ report/test_foreign.py
 report/test_verdict.py
   consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request: compare --all --metric
 report/test_command.py
-  everything_is_written: compare --out
+  csv_and_json_hold_the_numbers_unrounded: compare --out
   failed_and_unfinished_runs_are_listed_not_dropped: compare --status
   compare_names_the_folder_and_the_tab_and_writes_nothing_there: compare --no-board
 fit/test_loggers.py
