@@ -1,6 +1,5 @@
 """Operators for maps on sequences, such as audio, as maps of one row, and on volumes, such as scans."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -118,6 +117,6 @@ def _triple(name: str, size: Any) -> tuple[Any, ...]:
 
 def _show(module: nn.Module, operator: Pool2d, sizes: dict[str, Any]) -> None:
     """Give ``module`` the same attributes as torch's modules have."""
-    shown: Iterable[str] = (name for name in (*sizes, *RULES) if hasattr(operator, name))
-    for name in shown:
-        setattr(module, name, sizes[name] if name in sizes else getattr(operator, name))
+    for name in (*sizes, *RULES):
+        if hasattr(operator, name):
+            setattr(module, name, sizes[name] if name in sizes else getattr(operator, name))
