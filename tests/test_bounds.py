@@ -42,7 +42,7 @@ def take(room, name, key, value):
     return registry.check(TABLES[room][name], name, {key: value}, room)[key]
 
 
-NEEDED = {"torchvision": {"dataset": "SVHN"}}
+NEEDED = {"huggingface": {"path": "ylecun/mnist"}, "torchvision": {"dataset": "SVHN"}}
 """Options without a default, at a legal value."""
 
 

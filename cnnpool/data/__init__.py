@@ -6,6 +6,7 @@ from cnnpool import registry
 from cnnpool.data.base import Raw, Source, Split, from_pixels
 from cnnpool.data.dataset import Dataset, assemble, digest, tell
 from cnnpool.data.errors import DataError
+from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
 from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST
@@ -16,6 +17,7 @@ DATASETS: dict[str, type[Source]] = {
     "cifar100": CIFAR100,
     "digits": Digits,
     "fashion_mnist": FashionMNIST,
+    "huggingface": HuggingFace,
     "image_folder": ImageFolder,
     "mnist": MNIST,
     "torchvision": Torchvision,

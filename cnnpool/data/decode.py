@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from errno import EACCES, ELOOP, ENOENT, EPERM
+from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places af
 SIDEWAYS = (5, 6, 7, 8)  # Orientations in which height and width change places
 MADE_BY = f"2 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
 Size = tuple[int, int]
-Picture = str | Image.Image  # A file's path, or an image decoded elsewhere
+Picture = str | bytes | Image.Image  # A file's path, its content, or an image decoded elsewhere
 
 
 class Header(NamedTuple):
@@ -74,7 +75,9 @@ def quiet_pillow() -> Iterator[None]:
 
 
 def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
-    return Image.open(picture, formats=FORMATS) if isinstance(picture, str) else nullcontext(picture)
+    if isinstance(picture, Image.Image):
+        return nullcontext(picture)
+    return Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture, formats=FORMATS)
 
 
 def read_header(picture: Picture) -> Header:

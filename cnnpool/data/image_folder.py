@@ -11,15 +11,10 @@ from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, SUFFIXES
 from cnnpool.data.errors import DataError
-from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.tables import printable
 
-NAMES = {  # The usual names of each part, in lower case
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation"),
-    "test": ("test", "testing"),
-}
 LAYOUT = "data.root must hold folders train/CLASS and test/CLASS (or val/CLASS) of images, or CLASS alone"
 SYSTEM = frozenset(
     ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found", "system volume information")

@@ -22,6 +22,12 @@ from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey
 from cnnpool.tables import printable
 
+NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+"""The usual names of each part, in lower case."""
 Side = Annotated[int, Ge(1), Le(8192)]
 TestSize = Annotated[float, Gt(0), Lt(1)]
 

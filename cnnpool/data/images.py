@@ -52,7 +52,7 @@ class Pictures:
             name = self._named(place, self.items[place][0])
         except Exception:
             # Called to report that the image cannot be read.
-            return f"image {place} of {self.title}"
+            return self._named(place, b"")
         return os.path.relpath(name, root) if root and os.path.isabs(name) else name
 
     def is_grey(self) -> bool:

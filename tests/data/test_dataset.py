@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -164,6 +165,12 @@ def test_splits_of_wrong_type_or_count_are_refused():
         from_pixels(np.zeros((2, 3, 3, 1), np.float32), np.zeros(2))
     with pytest.raises(ValueError, match="2 images need as many int64 labels"):
         from_pixels(np.zeros((2, 3, 3, 1), np.uint8), np.zeros(3))
+
+
+def test_a_missing_package_is_said_with_its_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(data.DataError, match=r"^data=huggingface needs datasets: pip install 'cnnpool"):
+        data.build("huggingface", path="ylecun/mnist")
 
 
 def test_the_pixels_and_labels_are_those_of_scikit_learn():

@@ -16,7 +16,7 @@ ROOMS = {
     "pool": f"numba torch triton {SCHEMA}",
     "readout": f"torch .pool {SCHEMA}",
     "model": f"torch {BASES} {SCHEMA}",
-    "data": f"PIL filelock numpy torch torchvision .system .tables {SCHEMA}",
+    "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
     "probe": f"PIL torch .pool.max .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib tensorboard torch torchmetrics torchvision .bounds .explain .lightning "

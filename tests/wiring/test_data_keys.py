@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +26,10 @@ data/test_torchvision.py
   missing_files_are_downloaded_by_torchvision_once: data.download
   images_and_labels_of_svhn_are_those_of_its_files: data.dataset
   letters_of_emnist_are_grey_and_have_no_class_for_nothing: data.variant
+data/test_huggingface.py
+  images_labels_and_classes_are_those_of_the_files: data.path
+  what_is_not_there_is_refused_in_a_line: data.train data.val data.test
+  one_of_several_columns_of_classes_must_be_chosen: data.image data.label
 launch/test_published.py
   weights_of_a_file_are_recorded_and_fine_tuned: model.weights
   sizes_and_scale_of_the_weights_are_said_recorded_and_known_again: model.normalise
@@ -126,6 +132,21 @@ def test_test_images_that_are_training_images_too_are_counted(photographs, comma
     (photographs / "test/b/copy.bmp").unlink()
     assert command("train", *options, "hydra.run.dir=two") == 0
     assert "also training images" not in capfd.readouterr().out
+
+
+@proves("data.config", "data.revision")
+def test_the_hub_is_asked_for_the_configuration_and_revision(monkeypatch):
+    asked = []
+
+    def load_dataset(*words, **options):
+        asked.append((words, options["revision"]))
+        raise OSError("no network")
+
+    library = SimpleNamespace(load_dataset=load_dataset, DownloadConfig=lambda **options: options)
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    with pytest.raises(DataError, match="no network"):
+        cnnpool.datamodule("huggingface", path="a/b", config="small", revision="v2")
+    assert asked == [(("a/b", "small"), "v2")]
 
 
 @proves("model.arch", "model.order", "model.min_channels", "model.skip_stem")

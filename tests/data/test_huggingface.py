@@ -1,0 +1,143 @@
+"""Data sets by the package ``datasets``, from Parquet files and folders that the tests write."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnnpool import data
+from cnnpool.data import DataError, HuggingFace
+
+datasets = pytest.importorskip("datasets", reason="needs pip install 'cnnpool[huggingface]'")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    datasets.disable_progress_bars()
+
+
+def pixels(seed: int, height: int = 20, width: int = 24) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def encoded(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG")
+    return file.getvalue()
+
+
+def write(path, labels, kind=None, seed=0, **more):
+    """A Parquet file of an image for each label: its column is called picture."""
+    images = [{"bytes": encoded(pixels(seed + i)), "path": None} for i in range(len(labels))]
+    columns = {"picture": images, "kind": labels, **more}
+    features = {"picture": datasets.Image(), "kind": kind or datasets.ClassLabel(names=["ant", "bee", "fly"])}
+    features |= {name: datasets.ClassLabel(names=["a", "b"]) for name in more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    datasets.Dataset.from_dict(columns, features=datasets.Features(features)).to_parquet(path)
+
+
+def read(tmp_path, path, **options):
+    return HuggingFace(root=str(tmp_path / "decoded"), path=str(path), **options).read()
+
+
+@pytest.fixture
+def insects(tmp_path):
+    folder = tmp_path / "insects"
+    for part, count in (("train", 12), ("validation", 3), ("test", 6)):
+        write(folder / f"{part}-00000-of-00001.parquet", [i % 3 for i in range(count)], seed=100 * count)
+    return folder
+
+
+def test_images_labels_and_classes_are_those_of_the_files(tmp_path, insects):
+    raw = read(tmp_path, insects)
+    assert raw.classes == ("ant", "bee", "fly") and raw.train.shape == (3, 20, 24)
+    for split, count in ((raw.train, 12), (raw.val, 3), (raw.test, 6)):
+        assert split.labels.tolist() == [i % 3 for i in range(count)]
+        assert np.array_equal(split.pixels.numpy(), [pixels(100 * count + i) for i in range(count)])
+    assert "train (12), validation (3), test (6); images in picture, classes in kind" in raw.notes[0]
+
+
+def test_one_file_is_cut_into_training_and_test_images(tmp_path):
+    path = tmp_path / "all.parquet"
+    write(path, [i % 2 * 2 for i in range(20)])
+    raw = read(tmp_path, path)
+    assert raw.classes == ("ant", "fly") and raw.test.labels.bincount().tolist() == [2, 2]
+    assert data.build("huggingface", path=str(path), root=str(tmp_path / "d")).counts["test"] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "names"),
+    [
+        ("string", ["no", "yes", "no", "maybe"] * 5, ("maybe", "no", "yes")),
+        ("int64", [30, 4, 4, 30] * 5, ("4", "30")),
+    ],
+)
+def test_labels_may_be_texts_or_numbers(tmp_path, kind, labels, names):
+    path = tmp_path / "all.parquet"
+    write(path, labels, datasets.Value(kind))
+    raw = read(tmp_path, path, label="kind")
+    assert raw.classes == names
+    found = [names[label] for split in raw.splits.values() for label in split.labels.tolist()]
+    assert sorted(found) == sorted(map(str, labels))
+
+
+def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
+    for part, count in (("train", 3), ("test", 2)):
+        for label, name in enumerate(("ant", "bee")):
+            for i in range(count):
+                path = tmp_path / "photos" / part / name / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(encoded(pixels(10 * label + i)))
+    raw = read(tmp_path, tmp_path / "photos")
+    assert raw.classes == ("ant", "bee") and raw.train.labels.tolist() == [0] * 3 + [1] * 3
+    assert np.array_equal(raw.train.pixels[4].numpy(), pixels(11))
+
+
+def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    path, secret = insects / "train-00000-of-00001.parquet", tmp_path / "secret.png"
+    secret.write_bytes(encoded(pixels(1)))
+    table = parquet.read_table(path)
+    field, images = table.field("picture"), table["picture"].to_pylist()
+    images[5] = {"bytes": None, "path": str(secret)}
+    place = table.column_names.index("picture")
+    parquet.write_table(table.set_column(place, field, arrow.array(images, field.type)), path)
+    with pytest.raises(DataError, match="row 5 of the split train holds no image, but the name of a file"):
+        read(tmp_path, insects)
+
+
+def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
+    for options, said in (
+        ({"image": "pictur"}, "data.image must name a column, got pictur: choose from picture, kind"),
+        ({"test": "tes"}, "data.test must be a split, got 'tes'; did you mean 'test'"),
+        ({"label": "picture"}, "data.label must be a column of names or numbers, got 'picture'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read(tmp_path, insects, **options)
+    with pytest.raises(
+        DataError, match=r"data.path=.*/nothing cannot be read by datasets \(.*\): give a name"
+    ):
+        read(tmp_path, tmp_path / "nothing")
+
+
+def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):
+    path = tmp_path / "all.parquet"
+    write(path, [i % 3 for i in range(20)], coarse=[i % 2 for i in range(20)])
+    with pytest.raises(
+        ValueError, match=r"data\.label must name a column, got None: choose from kind, coarse"
+    ):
+        read(tmp_path, path)
+    assert read(tmp_path, path, label="coarse").classes == ("a", "b")
+
+
+def test_test_images_without_labels_are_named(tmp_path, insects):
+    path = insects / "test-00000-of-00001.parquet"
+    write(path, [-1] * 6)
+    with pytest.raises(DataError, match=r"images of the split test have no label: choose others"):
+        read(tmp_path, insects)
+    assert len(read(tmp_path, insects, test="validation").test) == 3
