@@ -10,6 +10,10 @@ from cnnpool import data
 from cnnpool.data import DataError, HuggingFace
 
 datasets = pytest.importorskip("datasets", reason="needs pip install 'cnnpool[huggingface]'")
+pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
+# The package dill says so of types of pyarrow, which it leaves out.
+pytestmark = pytest.mark.filterwarnings("ignore:Cannot (locate|pickle)")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +40,8 @@ def write(path, labels, kind=None, seed=0, **more):
     features = {"picture": datasets.Image(), "kind": kind or datasets.ClassLabel(names=["ant", "bee", "fly"])}
     features |= {name: datasets.ClassLabel(names=["a", "b"]) for name in more}
     path.parent.mkdir(parents=True, exist_ok=True)
-    datasets.Dataset.from_dict(columns, features=datasets.Features(features)).to_parquet(path)
+    schema = datasets.Features(features).arrow_schema
+    pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema), path)
 
 
 def read(tmp_path, path, **options):
@@ -106,7 +111,7 @@ def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
     field, images = table.field("picture"), table["picture"].to_pylist()
     images[5] = {"bytes": None, "path": str(secret)}
     place = table.column_names.index("picture")
-    parquet.write_table(table.set_column(place, field, arrow.array(images, field.type)), path)
+    pyarrow.parquet.write_table(table.set_column(place, field, arrow.array(images, field.type)), path)
     with pytest.raises(DataError, match="row 5 of the split train holds no image, but the name of a file"):
         read(tmp_path, insects)
 
