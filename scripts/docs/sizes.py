@@ -61,7 +61,7 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
     x = list(sizes)
     for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
         points = [(s.mean, s.low, s.high) for _, s in against_baseline(sizes, name)]
-        one.axhline(0, color=panels.GREY, linewidth=1.2, zorder=1.5)
+        one.axhline(0, color="#9a9a9a", linewidth=1.2, zorder=1.5)
         panels.with_band(one, x, 100 * np.array(points).T, style_of(number))
         panels.title(one, name)
         one.set_xscale("log")
