@@ -27,8 +27,8 @@ DOCS = ROOT / "docs"
 RESULTS = DOCS / "reliability.json"
 MEASUREMENTS = {
     "kills": [f"scripts/reliability/kill_test.py 10 {seed}" for seed in range(20)],
-    "sweeps": [f"scripts/reliability/kill_sweep.py 10 local {seed}" for seed in range(2)],
-    "processes": [f"scripts/reliability/kill_sweep.py 5 processes {seed}" for seed in range(2)],
+    "sweeps": [f"scripts/reliability/kill_test.py 10 {seed} local" for seed in range(2)],
+    "processes": [f"scripts/reliability/kill_test.py 5 {seed} processes" for seed in range(2)],
     "bits": ["scripts/reliability/flip_bits.py 3000"],
     "files": [f"scripts/reliability/fuzz_files.py 300 {seed}" for seed in range(10)],
     "configuration": ["scripts/reliability/fuzz_configuration.py 1000"],

@@ -1,11 +1,11 @@
 """Kill a small training run at random instants, start it again, compare it with one never stopped.
 
-usage: python scripts/reliability/kill_test.py [N] [SEED]
+usage: python scripts/reliability/kill_test.py [N] [SEED] [LAUNCH]
 
 N kills (default 100) by SIGKILL fall at random instants of runs on the embedded digits, with random shifts,
-stochastic pooling, dropout and checkpoints at every step; every run is started again, perhaps to be killed
-again, until it is done. Prints what was found as one line of JSON; status 1 if any file was broken, any
-progress was lost, or any weight, metric, scalar of TensorBoard or result differs by a bit.
+stochastic pooling, dropout and checkpoints at every step, or of sweeps with launch=LAUNCH; each is started
+again, perhaps to be killed again, until it is done. Prints one JSON object; status 1 if a file was broken, a
+restart failed, steps were lost, a job was done twice, or a weight, metric, scalar or result differs by a bit.
 """
 
 import json
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,15 +33,26 @@ TRAIN = [
     "model.dropout=0.1", "readout=gap", "fit.epochs=3", "fit.precision=32-true", "fit.pictures=false",
     "fit.progress=false", "fit.log_every_steps=1", "fit.checkpoint_every_minutes=0", "hydra.run.dir=run",
 ]  # fmt: skip
+# Of jobs, not of what they measure.
+SWEEP = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", "probe=none"]
+PATIENCE_S = 60
 COUNTS = ("kills", "runs", "resumed", "broken files", "steps lost", "failed restarts", "different")
 CLOCKS = ("cost", "finished", "wall_s", "environment", "checksum")
 
 
 def main(arguments: list[str]) -> int:
-    kills, seed = (int(each) for each in [*arguments, *("100", "0")[len(arguments) :]])
+    kills, seed, launch = [*arguments, *("100", "0", "")[len(arguments) :]]
     found = dict.fromkeys(COUNTS, 0)
-    Killer(start, kills, seed, found).measure("runs", killed_run)
-    return int(any(found[key] for key in COUNTS[3:]))
+    if launch:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        found = {"launch": launch, "kills": 0, "sweeps": 0}
+        found |= dict.fromkeys(("broken files", "failed restarts", "done twice", "different"), 0)
+        # Anew if in processes, since it forks them only where torch is not yet.
+        begin = partial(start, arguments=[*SWEEP, f"launch={launch}"], anew=launch == "processes")
+        Killer(begin, int(kills), int(seed), found).measure("sweeps", killed_sweep)
+    else:
+        Killer(start, int(kills), int(seed), found).measure("runs", killed_run)
+    return int(any(list(found.values())[3:]))
 
 
 class Killer:
@@ -94,6 +106,44 @@ def killed_run(killer: Killer, out: Path, whole: Path) -> None:
 
     if killer.until_done(out, killed):
         found["different"] += contents(out / "run") != contents(whole / "run")
+
+
+def killed_sweep(killer: Killer, out: Path, whole: Path) -> None:
+    """Kill a sweep in ``out`` now and then until it is done, and compare it with the one in ``whole``."""
+    found, done = killer.found, dict[Path, int]()
+
+    def count_again() -> None:
+        results = {path: path.stat().st_mtime_ns for path in out.rglob("results.json")}
+        found["done twice"] += sum(results.get(path) != moment for path, moment in done.items())
+        done.update(results)
+
+    def killed() -> None:
+        count_again()
+        quiet(out)
+        found["broken files"] += sum(broken(path.parent) for path in out.rglob("status.json"))
+
+    if killer.until_done(out, killed):
+        count_again()
+        runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
+        found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
+
+
+def quiet(out: Path) -> None:
+    """Wait until the jobs of a killed sweep, which the kernel asks to stop, have done so."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and any(alive(path) for path in out.rglob("status.json")):
+        time.sleep(0.05)
+
+
+def alive(path: Path) -> bool:
+    status = json.loads(path.read_text())
+    if status["state"] != "running":
+        return False
+    try:
+        os.kill(status["pid"], 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def start(out: Path, arguments: Sequence[str] = TRAIN, *, anew: bool = False) -> int:

@@ -71,7 +71,7 @@ def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
 @forks
 @pytest.mark.slow
 def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results():
-    found = outcome("kill_sweep.py", "1", "processes")
+    found = outcome("kill_test.py", "1", "0", "processes")
     assert found["kills"] == 1
     assert found["broken files"] == found["failed restarts"] == found["done twice"] == found["different"] == 0
 
