@@ -214,7 +214,7 @@ def _key(plain: Iterable[Override], rest: Iterable[Override]) -> tuple[str, ...]
 def _kind(config: DictConfig, changing: Collection[str]) -> Kind:
     """The kind of jobs that set the keys ``changing`` in ``config``."""
     fixed = _fixed(config, changing)
-    place, name = (_plain(config.hydra.sweep._get_node(key), resolve=False) for key in ("dir", "subdir"))
+    place, name = (_content(config.hydra.sweep._get_node(key), resolve=False) for key in ("dir", "subdir"))
     is_whole = {*config} == {"hydra", *fixed} and fixed.keys() >= NEEDED and name == BY_NAME
     is_still = not any(_changes(target, changing) for target in TARGET.findall(str(place)))
     folder = str(config.hydra.sweep.dir) if is_whole and is_still else None
@@ -227,17 +227,18 @@ def _fixed(config: DictConfig, changing: Collection[str]) -> dict[str, Any]:
     for key in filter(config.__contains__, SECTIONS):
         node = config._get_node(key)
         if isinstance(node, DictConfig) or (key in OWN and not OmegaConf.is_config(node)):
-            found[key] = _plain(node, resolve=False)
+            found[key] = _content(node, resolve=False)
     texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
     if not any(_changes(target, changing) for text in texts.values() for target in TARGET.findall(text)):
-        found = {key: _plain(config._get_node(key), resolve=True) for key in found}
+        found = {key: _content(config._get_node(key), resolve=True) for key in found}
         texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
     found = {key: plain for key, plain in found.items() if not REFERS.search(texts[key])}
     refuse_code(found)
     return found
 
 
-def _plain(node: Any, resolve: bool) -> Any:
+def _content(node: Any, resolve: bool) -> Any:
+    """A section or a single value as plain data."""
     if OmegaConf.is_config(node):
         return OmegaConf.to_container(node, resolve=resolve)
     return node._dereference_node()._value() if resolve else node._value()
