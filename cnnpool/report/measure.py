@@ -104,7 +104,8 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
 
 def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]:
     """Every key of a measured number in any of ``runs``, in the order of ``quantities``."""
-    keys = dict.fromkeys(key for run in runs for key in run.numbers)
+    # Most runs have the same keys.
+    keys = dict.fromkeys(key for own in dict.fromkeys(run.numbers for run in runs) for key in own)
     return list(dict.fromkeys(key for one in quantities for key in keys if one.values(key) is not None))
 
 
@@ -127,10 +128,15 @@ def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure
 
 
 def _lookup(node: Any, path: list[str]) -> Iterator[float]:
-    if not path:
-        if node is None or is_number(node):
-            yield math.nan if node is None else float(node)
-    elif isinstance(node, Mapping):
-        for key in node if path[0] == "*" else [path[0]]:
-            if key in node:
-                yield from _lookup(node[key], path[1:])
+    for place, name in enumerate(path):
+        if not isinstance(node, Mapping):
+            return
+        if name == "*":
+            for value in node.values():
+                yield from _lookup(value, path[place + 1 :])
+            return
+        if name not in node:
+            return
+        node = node[name]
+    if node is None or is_number(node):
+        yield math.nan if node is None else float(node)

@@ -213,11 +213,11 @@ def sharing(run: Run, known: list[dict[str, Any]]) -> Run:
     if run.found is None:
         return run
     own = run.found.quantities
-    if own not in known:
-        known.append(own)
-        return run
-    shared = known[known.index(own)]
-    return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
+    for shared in known:
+        if shared == own:
+            return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
+    known.append(own)
+    return run
 
 
 def read(folder: Path) -> Run:

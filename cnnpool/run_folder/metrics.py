@@ -81,7 +81,7 @@ def _read(path: Path, *_stamp: int) -> Metrics:
         *lines, _unfinished = (read_bytes(path) or b"").split(b"\n")
     except DamagedError as error:
         return Metrics([], str(error))
-    found = list(map(_record, lines))
+    found = list(map(_record, _parsed(lines)))
     damaged = [place for place, one in enumerate(found, 1) if one is None]
     problem = ""
     if damaged:
@@ -90,12 +90,21 @@ def _read(path: Path, *_stamp: int) -> Metrics:
     return Metrics([one for one in found if one is not None], problem)
 
 
-def _record(line: bytes) -> Record | None:
+def _parsed(lines: list[bytes]) -> list[Any]:
+    """The JSON of each line, None where it is none; of all at once, if they are whole, in half the time."""
+    found = _json(b"[%b]" % b",".join(lines))
+    return found if found and len(found) == len(lines) else list(map(_json, lines))
+
+
+def _json(text: bytes) -> Any:
     try:
-        content = json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(content, dict) or any(type(value) not in (int, float) for value in content.values()):
+
+
+def _record(content: Any) -> Record | None:
+    if not isinstance(content, dict) or not {*map(type, content.values())} <= {int, float}:
         return None
     # Earlier versions also wrote non-finite values.
     content = {tag: value for tag, value in content.items() if -LARGEST <= value <= LARGEST}

@@ -44,9 +44,14 @@ def regular(path: Path) -> os.stat_result:
 
 def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
     """``checked``, which may raise ValueError, applied to the JSON of ``path``; None without a file."""
+    return read_checked(path, lambda content: checked(json_text.parse(content)))
+
+
+def read_checked(path: Path, checked: Callable[[bytes], T]) -> T | None:
+    """``checked``, which may raise ValueError, applied to the content of ``path``; None without a file."""
     content = read_bytes(path)
     try:
-        return None if content is None else checked(json_text.parse(content))
+        return None if content is None else checked(content)
     except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from None
 

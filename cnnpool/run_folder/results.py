@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Lt
 
-from cnnpool.json_text import finite, validated
+from cnnpool.json_text import finite, parse, validated
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.layout import RESULTS, temp_prefix
-from cnnpool.run_folder.reading import read_json
-from cnnpool.system.atomic import write_json
+from cnnpool.run_folder.reading import read_checked
+from cnnpool.system.atomic import write_text
 
 if TYPE_CHECKING:
     import numpy as np
 
 SCHEMA = 1
-CHECKSUM = "checksum"
+CHECKSUM = "content_sha256"  # Of the file without this line; ``checksum`` of earlier versions is not compared
+END = "\n}"
 NAMED = ("pool", "readout", "model", "data")
 SETTINGS = (*NAMED, "stages", "asked", "fit")
 SPLITS = ("train", "val", "test")
@@ -93,14 +94,14 @@ SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
 def write(folder: Path, results: Results) -> Path:
     """Write ``results`` into ``folder`` atomically; an OSError names the file."""
     path = folder / RESULTS
-    content = to_json(results)
-    write_json(path, {**content, CHECKSUM: checksum(content)}, maker=temp_prefix(folder))
+    body = _text(to_json(results))
+    write_text(path, body.removesuffix(END) + _end(_sha256(body)), maker=temp_prefix(folder))
     return path
 
 
 def read(folder: Path) -> Results | None:
     """The results in ``folder``; None if there are none, a DamagedError if no run wrote that."""
-    return read_json(folder / RESULTS, from_json)
+    return read_checked(folder / RESULTS, _from_bytes)
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -124,12 +125,7 @@ def from_json(content: Any) -> Results:
         raise ValueError("not a JSON object")
     if content.get("schema") != SCHEMA:
         raise ValueError(f"schema {content.get('schema')!r} where this version reads {SCHEMA}")
-    found = _validated(content)
-    written = content.get(CHECKSUM)
-    own = checksum({name: value for name, value in content.items() if name != CHECKSUM})
-    if CHECKSUM in content and written != own:
-        raise ValueError("it was altered after it was written: its checksum differs")
-    return found
+    return _validated(content)
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
@@ -166,9 +162,27 @@ def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
     return found[:images].astype(bool)
 
 
-def checksum(content: Mapping[str, Any]) -> str:
-    """The sha256 of ``content`` as JSON, independent of the order of keys and of white space."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _from_bytes(written: bytes) -> Results:
+    content = parse(written)
+    found = from_json(content)
+    if CHECKSUM in content:
+        digest = content.pop(CHECKSUM)
+        body = written.decode().removesuffix(_end(digest)) + END
+        # Someone may have laid the file out anew; to write it again takes as long as all the rest here.
+        if _sha256(body) != digest != _sha256(_text(content)):
+            raise ValueError("it was altered after it was written: its checksum differs")
+    return found
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, allow_nan=False)
+
+
+def _end(digest: str) -> str:
+    return f',\n  "{CHECKSUM}": "{digest}"{END}\n'
+
+
+def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -37,7 +37,7 @@ TRAIN = [
 SWEEP = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", "probe=none"]
 PATIENCE_S = 60
 COUNTS = ("kills", "runs", "resumed", "broken files", "steps lost", "failed restarts", "different")
-CLOCKS = ("cost", "finished", "wall_s", "environment", "checksum")
+CLOCKS = ("cost", "finished", "wall_s", "environment", "content_sha256")
 
 
 def main(arguments: list[str]) -> int:

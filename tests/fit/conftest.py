@@ -17,7 +17,7 @@ PROBES = {
     "aliasing": {"samples": 4},
 }
 TENSORBOARD = TensorBoard()
-TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|checksum)$")
+TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|content_sha256)$")
 
 
 COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}

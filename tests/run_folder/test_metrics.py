@@ -57,6 +57,7 @@ def test_a_file_that_is_deleted_or_altered_meanwhile_is_not_begun_anew(tmp_path)
     [
         b'{"step": 3, "epo', b"[1]", b"\xff", b"", b"[" * 100_000, b'{"step": -1, "epoch": 0}',
         b'{"step": 1.5, "epoch": 0}', b'{"step": 3, "epoch": 0, "a": "b"}', b'{"step": 3, "epoch": NaN}',
+        b'{"step": 3, "epoch": 0}, {"step": 4, "epoch": 0}',
     ],
 )  # fmt: skip
 def test_a_damaged_line_costs_only_itself_and_is_counted(tmp_path, line):

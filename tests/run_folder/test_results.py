@@ -1,5 +1,6 @@
 import base64
 import dataclasses
+import hashlib
 import json
 import math
 
@@ -76,7 +77,7 @@ def test_infinite_settings_are_words_and_numbers_that_are_not_finite_are_null(tm
 
 
 def test_a_probe_cannot_take_the_name_of_a_fact(tmp_path):
-    for section in ("seed", "schema", "checksum", "measured"):
+    for section in ("seed", "schema", "content_sha256", "measured"):
         with pytest.raises(ValueError, match=f"cannot have the section '{section}'"):
             results.write(tmp_path, dataclasses.replace(ONE, measured={section: {}}))
     assert not path_of(tmp_path).exists()
@@ -105,7 +106,7 @@ def test_values_that_cannot_be_are_damage(tmp_path, change, reason):
     results.write(tmp_path, ONE)
     content = content_of(tmp_path) | change
     # Also where there is no checksum that would tell.
-    for kept in (content, {key: value for key, value in content.items() if key != "checksum"}):
+    for kept in (content, {key: value for key, value in content.items() if key != "content_sha256"}):
         path_of(tmp_path).write_text(json.dumps(kept))
         with pytest.raises(DamagedError, match=rf"results\.json is damaged: .*{reason}"):
             results.read(tmp_path)
@@ -114,7 +115,7 @@ def test_values_that_cannot_be_are_damage(tmp_path, change, reason):
 def test_what_every_run_has_is_needed(tmp_path):
     results.write(tmp_path, ONE)
     content = content_of(tmp_path)
-    del content["checksum"]
+    del content["content_sha256"]
     for name in ("pool", "readout", "model", "data", "seed"):
         path_of(tmp_path).write_text(json.dumps({key: content[key] for key in content if key != name}))
         with pytest.raises(DamagedError, match=name):
@@ -124,11 +125,21 @@ def test_what_every_run_has_is_needed(tmp_path):
 def test_another_layout_and_an_earlier_version_s_facts_are_no_damage(tmp_path):
     results.write(tmp_path, ONE)
     content = content_of(tmp_path)
-    path_of(tmp_path).write_text(json.dumps(content, indent=7, sort_keys=True))
+    path_of(tmp_path).write_text(json.dumps(content, indent=7))
     assert results.read(tmp_path) == ONE
-    del content["checksum"]
-    path_of(tmp_path).write_text(json.dumps(content | {"metrics_sha256": "0" * 64}))
+    path_of(tmp_path).write_text(json.dumps(content | {"seed": 1}, indent=7))
+    with pytest.raises(DamagedError, match="it was altered after it was written"):
+        results.read(tmp_path)
+    del content["content_sha256"]
+    path_of(tmp_path).write_text(json.dumps(content | {"checksum": "0" * 64, "metrics_sha256": "0" * 64}))
     assert results.read(tmp_path) == ONE
+
+
+def test_the_checksum_is_that_of_all_other_lines(tmp_path):
+    results.write(tmp_path, ONE)
+    *lines, last, end = path_of(tmp_path).read_text().splitlines()
+    body = "\n".join([*lines, end]).replace(",\n}", "\n}")
+    assert last == f'  "content_sha256": "{hashlib.sha256(body.encode()).hexdigest()}"'
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
