@@ -12,8 +12,9 @@ from hypothesis import settings
 
 # Before torch starts threads of its own: a fork of a process that has some may wait for them for ever.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Under nohup runs outlive SIGHUP, and their tests would wait for what never comes.
+# Under nohup runs outlive SIGHUP, started by a script SIGINT: their tests would wait for what never comes.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine takes long for what is right.
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")

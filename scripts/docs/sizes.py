@@ -1,12 +1,11 @@
 """Draw how much a choice matters as the training images grow, from finished runs.
 
-usage: python scripts/docs/sizes.py RUNS OUT
+usage: python scripts/docs/sizes.py RUNS OUT [KEY=VALUE ...]
 
-RUNS holds one experiment at several ``data.limit``; OUT is a folder that exists, for sizes.svg, sizes.csv and
-sizes.md. Only seeds that every choice has at every size are used.
+RUNS holds one experiment at several ``data.limit``, of which those with KEY=VALUE are used; OUT is a folder
+that exists, for sizes.svg and sizes.csv. Only seeds that every choice has at every size are used.
 """
 
-import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cnnpool import tables
+from cnnpool.report.choice import select
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.panels import plot, style_of
@@ -25,15 +25,14 @@ LIMIT, BASELINE = "data.limit", "max"
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
 
 
-def main(root: Path, out: Path) -> int:
-    """Write the three files; returns the exit status."""
-    runs = whole_seeds(finished(find([root])))
+def main(root: Path, out: Path, *where: str) -> int:
+    """Write the two files; returns the exit status."""
+    runs = whole_seeds(select(finished(find([root])), where))
     sizes = {size: compare(of, by=["pool"], against=BASELINE) for size, of in by_size(runs).items()}
     drawn = plot("sizes", lambda: (figure(sizes), ""))
     assert drawn is not None
     (out / "sizes.svg").write_bytes(drawn.svg)
     (out / "sizes.csv").write_text(as_csv(sizes))
-    (out / "sizes.md").write_text(f"{overview(sizes)}\n\n{differences(sizes)}\n")
     return 0
 
 
@@ -60,7 +59,7 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
     drawn, axes = panels.grid(len(names), 2.2, 2.2)
     x = list(sizes)
     for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
-        points = [(s.mean, s.low, s.high) for _, s in against_baseline(sizes, name)]
+        points = [(s.mean, s.low, s.high) for s in against_baseline(sizes, name)]
         one.axhline(0, color="#9a9a9a", linewidth=1.2, zorder=1.5)
         panels.with_band(one, x, 100 * np.array(points).T, style_of(number))
         panels.title(one, name)
@@ -78,53 +77,12 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
     return drawn
 
 
-def overview(sizes: Mapping[int, Comparison]) -> str:
-    """Markdown: at each size, how far apart the choices are, beside how far apart their seeds."""
-    headers = ("training images", "n", f"{BASELINE} (%)", "best", "worst", "best less worst", "ratio")
-    rows = []
-    for size, comparison in sizes.items():
-        ranked = sorted(comparison.rows, key=lambda row: row.summary.mean)
-        worst, best = ranked[0], ranked[-1]
-        rows.append(
-            (
-                f"{size:,}",
-                str(best.summary.n),
-                f"{100 * comparison.baseline.summary.mean:.2f} ± {100 * comparison.baseline.summary.sd:.2f}",
-                f"{best.choice.label} {100 * best.summary.mean:.2f}",
-                f"{worst.choice.label} {100 * worst.summary.mean:.2f}",
-                f"{100 * (best.summary.mean - worst.summary.mean):.2f}",
-                f"{ratio(comparison):.1f}",
-            )
-        )
-    return tables.markdown(tables.from_rows(headers, rows, numbers=headers))
-
-
-def ratio(comparison: Comparison) -> float:
-    """Standard deviation over the choices' means, divided by the mean one over seeds within a choice."""
-    between = statistics.stdev(row.summary.mean for row in comparison.rows)
-    return between / statistics.fmean(row.summary.sd for row in comparison.rows)
-
-
-def differences(sizes: Mapping[int, Comparison]) -> str:
-    """Markdown: every choice less the baseline at every size, in points; * where it is better or worse."""
-    names = [row.choice.label for row in next(iter(sizes.values())).rows[1:]]
-    headers = ("choice", *(f"{size:,}" for size in sizes))
-    rows = []
-    for name in names:
-        cells = []
-        for verdict, s in against_baseline(sizes, name):
-            mark = "*" * (verdict in ("better", "worse"))
-            cells.append(f"{100 * s.mean:+.2f}{mark} [{100 * s.low:+.2f}, {100 * s.high:+.2f}]")
-        rows.append((name, *cells))
-    return tables.markdown(tables.from_rows(headers, rows, numbers=headers[1:]))
-
-
-def against_baseline(sizes: Mapping[int, Comparison], name: str) -> Iterator[tuple[str, Summary]]:
-    """At each size the verdict on a choice, and its accuracy less that of the baseline."""
+def against_baseline(sizes: Mapping[int, Comparison], name: str) -> Iterator[Summary]:
+    """At each size the accuracy of a choice less that of the baseline."""
     for comparison in sizes.values():
         row = next(row for row in comparison.rows if row.choice.label == name)
         assert row.versus is not None
-        yield row.verdict, row.versus.summary
+        yield row.versus.summary
 
 
 def as_csv(sizes: Mapping[int, Comparison]) -> str:
@@ -140,6 +98,6 @@ def as_csv(sizes: Mapping[int, Comparison]) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from scipy.stats import binomtest
 
 from cnnpool import tables
 from cnnpool.system.hardware import commit, processor
@@ -34,6 +35,7 @@ MEASUREMENTS = {
     "configuration": ["scripts/reliability/fuzz_configuration.py 1000"],
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "same": ["scripts/reliability/same_against_same.py 200"],
+    "deletions": [f"scripts/reliability/deletions.py {part}/4" for part in range(4)],
 }
 ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     "kills": lambda r: (
@@ -69,6 +71,7 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"{r['better']}, {r['worse']} of {r['comparisons']} (chance allows "
         f"{r['most that chance allows of either']}); {r['difference from itself']:g}",
     ),
+    "deletions": lambda r: _deletions(r),
 }
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 """Lines of docs/reliability.md between which the table is written."""
@@ -121,6 +124,14 @@ def _sweep(what: str, r: Mapping) -> tuple[str, str]:
         "results that differ by a bit",
         f"{r['broken files']}, {r['failed restarts']}, {r['done twice']}, {r['different']} "
         f"of {r['kills']} kills ({r['sweeps']} sweeps)",
+    )
+
+
+def _deletions(r: Mapping) -> tuple[str, str]:
+    low, high = binomtest(r["noticed"], r["deleted"]).proportion_ci()
+    return (
+        "a statement of the training's code deleted: noticed by the tests (95 % interval)",
+        f"{r['noticed']} of {r['deleted']} ({100 * low:.1f} to {100 * high:.1f} %)",
     )
 
 

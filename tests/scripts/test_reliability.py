@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reliability import null_logs
+from scripts.reliability import deletions, null_logs
 from scripts.reliability.__main__ import MEASUREMENTS, ROWS, faults, page
 from scripts.reliability.faults import FAULTS, wrong
 from scripts.reliability.same_against_same import verdict
@@ -103,3 +103,18 @@ def test_a_fault_is_answered(what, fresh, tmp_path):
 
 def test_every_fault_has_a_name_of_its_own():
     assert len({fault.what for fault in FAULTS}) == len(FAULTS) >= 40
+
+
+def test_a_statement_is_deleted_whole_and_restored(tmp_path, monkeypatch):
+    path, seen = tmp_path / "cnnpool" / "training.py", []
+    path.parent.mkdir()
+    path.write_text(text := "def f(x):\n    if x:\n        x += 1\n    return x\n")
+    monkeypatch.setattr(deletions, "noticed", lambda clone, room: seen.append((room, path.read_text())))
+    deletions.tried(tmp_path, "cnnpool/training.py", 2)
+    assert seen == [("fit", "def f(x):\n    pass\n    return x\n")] and path.read_text() == text
+
+
+def test_what_is_deleted_is_of_functions_and_neither_docstring_nor_import():
+    found = deletions.statements()
+    assert len(found) > 1000 and len({(file, line) for file, line, _ in found}) == len(found)
+    assert not any(text.startswith(('"""', "import ", "from ", "def ")) for _, _, text in found)

@@ -51,13 +51,8 @@ def runs(shelf):
     return shelf
 
 
-def test_each_size_has_the_spread_of_choices_and_their_differences(runs, tmp_path):
-    assert sizes.main(runs.root, tmp_path) == 0
-    overview, differences = (tmp_path / "sizes.md").read_text().split("\n\n")
-    # Best less worst; then the deviation of the two means over the mean deviation of two seeds.
-    assert "| 100 | 2 | 81.00 ± 1.41 | avg 91.50 | max 81.00 | 10.50 | 4.2 |" in overview
-    assert "| 10,000 | 2 | 97.50 ± 0.71 | avg 97.75 | max 97.50 | 0.25 | 0.2 |" in overview
-    assert "| avg | +10.50 " in differences and "| +0.25 " in differences
+def test_each_run_of_each_size_is_written(runs, tmp_path):
+    assert sizes.main(runs.root, tmp_path, "data=mnist") == 0
     written = list(csv.DictReader((tmp_path / "sizes.csv").read_text().splitlines()))
     assert {
         (int(row["limit"]), row["pool"], int(row["seed"]), float(row["accuracy"])) for row in written
