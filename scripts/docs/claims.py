@@ -9,7 +9,7 @@ import csv
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +23,12 @@ from cnnpool.report.statistics import Bits, Values, image_means, of_means
 from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-SWEEPS = {"mnist_operators": ("MNIST", "convnet, flatten")}
+LENGTHS = {steps: f"MNIST, 1,000 images, {steps:,} steps" for steps in (200, 1000)}
+# The runs of two lengths share their seeds and images, so they are no two settings of one estimate.
+SWEEPS = {f"mnist_few/{steps}": (data, "convnet, flatten") for steps, data in LENGTHS.items()}
+SWEEPS["mnist_operators"] = ("MNIST", "convnet, flatten")
 """Folder of a published sweep -> its data set, and the setting that it has there."""
-DATA = ("digits", "MNIST, 1,000 images", "MNIST", "CIFAR-10 (JPEG)")
+DATA = ("digits", *LENGTHS.values(), "MNIST", "CIFAR-10 (JPEG)")
 PAGE = """\
 # What textbooks say, and what these runs say
 
@@ -170,9 +173,10 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     one_sided = any(math.inf in map(abs, said) and 0 in said for said in sentence.rows.values())
     other = "the reverse" if one_sided else "not so"
     words = {"yes": "so", "no": other, "differs": "settings differ", "open": "open"}
-    yes, no = len(places["yes"]), len(places["no"])
+    yes, no, undecided = (len(places[key]) for key in ("yes", "no", "open"))
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
-    parts = [f"{words[key]} for {_listed(places[key])}" for key in words if places[key] and key != most]
+    most = "open" if undecided > max(yes, no) else most
+    parts = [f"{words[key]} for {_listed(places[key], found)}" for key in words if places[key] and key != most]
     if not most:
         word = "it depends"
     elif most != "open" and ((yes and no) or places["differs"]):
@@ -183,11 +187,13 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     return word.capitalize() + (f"; {'; '.join(parts)}" if parts else "")
 
 
-def _listed(places: Sequence[tuple[str, str]]) -> str:
+def _listed(places: Sequence[tuple[str, str]], every: Iterable[tuple[str, str]]) -> str:
+    """Rows with their data sets, but for rows of which it is all."""
     rows: dict[str, list[str]] = defaultdict(list)
     for row, data in sorted(places, key=lambda place: DATA.index(place[1])):
         rows[row].append(data)
-    return ", ".join(f"{row} ({'; '.join(data)})".strip() for row, data in rows.items())
+    whole = {row for row in rows if len(rows[row]) == sum(row == name for name, _ in every)}
+    return ", ".join(row if row in whole else f"{row} ({'; '.join(rows[row])})".strip() for row in rows)
 
 
 def measured_on() -> list[str]:
