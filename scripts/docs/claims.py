@@ -176,7 +176,8 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     yes, no, undecided = (len(places[key]) for key in ("yes", "no", "open"))
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
     most = "open" if undecided > max(yes, no) else most
-    parts = [f"{words[key]} for {_listed(places[key], found)}" for key in words if places[key] and key != most]
+    others = [key for key in words if places[key] and key != most]
+    parts = [f"{words[key]} for {_listed(places[key], found)}" for key in others]
     if not most:
         word = "it depends"
     elif most != "open" and ((yes and no) or places["differs"]):

@@ -33,14 +33,8 @@ CODE = {
 """Files of the package -> the folder of their tests."""
 STATEMENTS, PATIENCE_S = 300, 1800
 # Tests of clusters take minutes, and fail where two run at once.
-QUIET = [
-    *(f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")),
-    "-x",
-    "-q",
-    "-n0",
-    "-W",
-    "ignore::pytest.PytestAssertRewriteWarning",
-]
+QUIET = ["-x", "-q", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+QUIET += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
 
 
 def main(arguments: list[str]) -> int:

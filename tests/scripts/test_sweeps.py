@@ -1,7 +1,8 @@
-"""The published sweeps: their jobs, and the learning curves drawn from runs whose accuracies are known."""
+"""The sweeps of conf/experiment, and the learning curves drawn from runs whose accuracies are known."""
 
 import csv
-import runpy
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,24 +10,20 @@ import pytest
 from cnnpool.launch.compose import Request, jobs_of
 from scripts.docs import sizes
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "docs" / "sweeps.py"
-JOBS = {"mnist_operators": 120, "mnist_few": 840, "cifar_circular": 36}
+EXPERIMENTS = sorted((Path(__file__).parents[2] / "conf" / "experiment").glob("*.yaml"))
+JOBS = {"cifar_circular": 36, "mnist_few": 840, "mnist_operators": 120, "quickstart": 33}
 
 
-def test_every_sweep_has_its_number_of_runs():
-    assert runpy.run_path(str(SCRIPT))["SWEEPS"].keys() == JOBS.keys()
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_a_sweep_composes(name, capsys):
-    commands = runpy.run_path(str(SCRIPT))["SWEEPS"][name]
-    jobs = [
-        job
-        for options in commands
-        for job in jobs_of(Request((f"experiment={name}", *options), multirun=True))
-    ]
-    assert len(jobs) == JOBS[name] and not any(job.mistake for job in jobs)
-    assert len({job.folder for job in jobs}) == len(jobs)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_the_commands_of_an_experiment_compose(path):
+    text, jobs = path.read_text("utf-8"), []
+    for words in map(shlex.split, re.findall(r"^# cnnpool train (.*)", text, re.MULTILINE)):
+        options = tuple(word for word in words if word != "-m")
+        found = jobs_of(Request(options, multirun="-m" in words))
+        assert len({job.folder for job in found}) == len(found)
+        jobs += found
+    assert jobs and not any(job.mistake for job in jobs)
+    assert len(jobs) == JOBS.get(path.stem, len(jobs))
 
 
 ACCURACIES = {
