@@ -27,6 +27,7 @@ from cnnpool.system.process import by_srun
 
 log = logging.getLogger(__name__)
 
+RANK = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK"}
 LINE_S = 30.0  # Seconds between two lines of a long epoch in a log
 IGNORED = (
     ".*(LeafSpec.*|all_gather) is deprecated",  # Lightning's own use of torch
@@ -168,8 +169,12 @@ def quieten() -> None:
 @contextmanager
 def group_left() -> Iterator[None]:
     """Leave the process group of a single-process training, which would affect the next one."""
+    before = os.environ.keys() & RANK
     try:
         yield
     finally:
         if torch.distributed.is_initialized() and torch.distributed.get_world_size() == 1:
             torch.distributed.destroy_process_group()
+            # With what Lightning has set, a later training of several devices would wait for the others.
+            for name in RANK - before:
+                os.environ.pop(name, None)

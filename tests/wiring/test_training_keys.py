@@ -318,10 +318,14 @@ def test_within_an_epoch_too_a_run_is_saved(run, monkeypatch):
 
 @proves("fit.devices", "fit.strategy")
 def test_one_process_may_be_ddp_too_and_all_devices_of_a_machine_without_a_gpu_are_one(run):
+    names = ("LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+    before = [os.environ.get(name) for name in names]
     usual, *others = (
         run("fit.max_steps=2", *more) for more in ([], ["fit.strategy=ddp"], ["fit.devices=-1"])
     )
     assert all(steps(usual) == steps(other) for other in others)
+    # A process that finds them waits for the others of its group.
+    assert [os.environ.get(name) for name in names] == before
 
 
 @proves("trainer.limit_train_batches", "trainer.limit_val_batches", "trainer.limit_test_batches")
