@@ -204,7 +204,7 @@ def norm_of_model(*, _root_: DictConfig) -> str:
     return "none" if OmegaConf.select(_root_, "model.norm", default=True) in (False, "none") else "batch"
 
 
-def show_to_resolvers(config: DictConfig) -> None:
+def show_to_resolvers(config: DictConfig | None) -> None:
     """Let ``${hydra:...}`` in a configuration refer to ``config``, including later changes in it."""
     cast(Any, HydraConfig.instance()).cfg = config
 

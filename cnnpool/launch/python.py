@@ -4,8 +4,9 @@ import json
 import logging
 import os
 import random
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ import torch
 
 from cnnpool import data, training
 from cnnpool.launch import check
-from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.run_job import finished
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.run_folder.results import Results
+from cnnpool.system.process import rank
 
 if TYPE_CHECKING:
     from cnnpool.fit import Classifier, Images
@@ -35,7 +37,8 @@ def train(*overrides: str) -> Results:
     """Train like ``cnnpool train`` with these overrides, KEY=VALUE, and return the run's results.
 
     A stopped run resumes; the results of a finished run are read. Threads, deterministic
-    mode, random generators, signal handlers and logging are restored afterwards.
+    mode, random generators, signal handlers and logging are restored afterwards. For each further
+    device Lightning starts the script again; such a process trains with the first and ends here.
 
     Raises:
         ValueError: for an invalid argument, in one line.
@@ -47,11 +50,14 @@ def train(*overrides: str) -> Results:
     recipe = Recipe(**job.settings["fit"])
     if (found := finished(job)) is not None:
         return found
-    with _as_found(), held(job.folder):
-        layout.begin(job.folder)
+    assists = rank() > 0
+    with _as_found(), nullcontext() if assists else held(job.folder):
+        if not assists:
+            layout.begin(job.folder)
         logger = check.log_of(job.settings)
         results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, logger)
-    assert results is not None
+    if results is None:
+        sys.exit()
     return results
 
 
@@ -99,6 +105,8 @@ def classifier(*overrides: str, seed: int = 0) -> "Classifier":
 
 def _job(overrides: Any) -> Job:
     (job,) = jobs_of(Request(list(overrides)))
+    # Lightning would add Hydra's options to the command with which it starts the script for further devices.
+    show_to_resolvers(None)
     if job.mistake:
         raise ValueError(job.mistake)
     if job.on_recipe:

@@ -60,6 +60,24 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
         assert a == pytest.approx(b, **near)
 
 
+SCRIPT = """
+import sys, cnnpool
+for folder, option in (("one", "fit.strategy=ddp"), ("two", "fit.devices=2")):
+    cnnpool.train(*sys.argv[1:], option, f"hydra.run.dir={folder}")
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_a_script_trains_on_two_devices_and_goes_on_once(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "script.py", *TRAIN, "probe=none"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=240)
+    assert (done.returncode, done.stdout) == (0, "ended\n")
+    one, two = (read(tmp_path / name) for name in ("one", "two"))
+    assert one.correct == two.correct and two.steps == one.steps
+
+
 @pytest.mark.slow
 def test_two_machines_train_as_one_with_two_devices(tmp_path):
     options = ["probe=none", "fit.epochs=1"]
