@@ -8,10 +8,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from torch import nn
 
+import cnnpool
 from cnnpool.cli import COMMANDS
+from cnnpool.explain.operator import gradient_of
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.pool import OPERATORS
 from scripts.docs.documented import commands
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +84,8 @@ def test_a_documented_program_runs(command, tmp_path, monkeypatch):
     module = ModuleType("a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(command.text, name(command), "exec"), vars(module))
+    if own := getattr(module, "MidrangePool2d", None):
+        monkeypatch.setitem(OPERATORS, "midrange", own)
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2))
+        (change,) = cnnpool.swap(model, "midrange", example=module.x.repeat(1, 1, 4, 4))
+        assert type(change.after) is own and gradient_of("midrange").startswith("sparse")
