@@ -173,13 +173,13 @@ def statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _cut_size(raw: Raw, source: Source) -> int:
-    asked, total = source.val_size, len(raw.train)
+    val_size, total = source.val_size, len(raw.train)
     if raw.val is not None:
         return 0
-    size = round(asked * total) if isinstance(asked, float) else asked
-    if asked and not 0 < size < total:
+    size = round(val_size * total) if isinstance(val_size, float) else val_size
+    if val_size and not 0 < size < total:
         raise ValueError(
-            f"data.val_size={asked} of {total} training images leaves none to train or to validate on"
+            f"data.val_size={val_size} of {total} training images leaves none to train or to validate on"
         )
     return size
 

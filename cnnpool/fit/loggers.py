@@ -84,9 +84,9 @@ class Guarded(Logger):
 
 
 @contextmanager
-def logging_to(asked: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
-    """The logger beside TensorBoard, if ``asked`` is one; it resumes if ``run`` does, and is closed."""
-    loggers = _opened(asked, run)
+def logging_to(chosen: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
+    """The logger beside TensorBoard, if ``chosen`` is one; it resumes if ``run`` does, and is closed."""
+    loggers = _opened(chosen, run)
     status = "failed"
     try:
         for logger in loggers:
@@ -98,10 +98,10 @@ def logging_to(asked: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
             logger.close(status)
 
 
-def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
-    asked.refuse_missing()
+def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
+    chosen.refuse_missing()
     try:
-        match asked:
+        match chosen:
             case Csv():
                 # Rewritten through ``replay``: Lightning's logger does not append.
                 shutil.rmtree(run.out / "csv", ignore_errors=True)
@@ -111,7 +111,7 @@ def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
             case MLflow(experiment=experiment):
                 return [Guarded("mlflow", _mlflow(run, experiment))]
     except Exception as error:
-        name = type(asked).__name__.lower()
+        name = type(chosen).__name__.lower()
         raise ValueError(f"log={name} cannot be opened: {str(error).partition(chr(10))[0]}") from error
     return []
 

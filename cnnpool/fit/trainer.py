@@ -131,11 +131,11 @@ class LongEpochs(Callback):
             )
 
 
-def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
+def repeat_bits(deterministic: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
     """Refuse, allow or warn about operations that do not repeat bit for bit (see ``Recipe``)."""
-    if asked == "auto":
-        asked = True if on_cpu else "warn"
-    torch.use_deterministic_algorithms(bool(asked), warn_only=asked == "warn")
+    if deterministic == "auto":
+        deterministic = True if on_cpu else "warn"
+    torch.use_deterministic_algorithms(bool(deterministic), warn_only=deterministic == "warn")
     # Uninitialised memory is never read here, so filling it with NaN is unnecessary.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if on_cpu:
@@ -143,8 +143,8 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
     # cuDNN computes float32 convolutions in TF32 unless this is off.
     torch.backends.cudnn.allow_tf32 = False
     # cuDNN's fastest algorithm differs from run to run, and with it the last bits.
-    torch.backends.cudnn.benchmark = not asked
-    if asked:
+    torch.backends.cudnn.benchmark = not deterministic
+    if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
