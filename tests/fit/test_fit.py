@@ -12,6 +12,7 @@ from cnnpool import data
 from cnnpool.fit import DivergedError
 from cnnpool.fit.trainer import build_trainer
 from cnnpool.recipe import Recipe
+from cnnpool.run_folder import routing
 from cnnpool.run_folder.results import read, unpacked
 from cnnpool.system.hardware import fast_precision
 
@@ -38,6 +39,13 @@ def test_results_hold_every_section_of_the_schema(finished):
         "environment"
     ].keys()
     assert len(written["data_sha256"]) == 64 and written["finished"].endswith("+00:00")
+
+
+def test_the_routing_of_a_few_test_images_is_written(finished):
+    written = routing.read(finished[0])
+    assert written.shares.keys() == {"s1", "s2"} and len(written.images) > 1
+    # Of max pooling some inputs get no gradient, and some get one in some channels.
+    assert all(0 < share.mean() < 1 for share in written.shares.values())
 
 
 def test_the_test_accuracy_is_that_of_the_final_weights_over_all_test_images(finished):
