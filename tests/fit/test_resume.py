@@ -82,8 +82,16 @@ def test_a_run_cut_within_an_epoch_goes_on_to_the_same_bits(
     cut(monkeypatch, step, power_cut)
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **options)
-    assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == saved
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    assert load(path)["cnnpool"]["steps"] == saved
+    before = trained_s(path)
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **options)[1])
+    assert trained_s(path) > before
+
+
+def trained_s(path):
+    (seconds,) = (state["seconds"] for state in load(path)["callbacks"].values() if "seconds" in state)
+    return seconds
 
 
 @pytest.mark.parametrize("step", [8, 24])
