@@ -1,5 +1,6 @@
 """A finished run is known again by its settings and by what its images are, wherever they lie."""
 
+import errno
 import json
 import shutil
 
@@ -10,6 +11,7 @@ from PIL import Image
 from cnnpool.data import DATASETS, Digits, ImageFolder
 from cnnpool.data.published import Published
 from cnnpool.launch import run_job
+from cnnpool.launch.job import Job
 
 FOLDER = "hydra.run.dir=here"
 
@@ -68,3 +70,10 @@ def test_limited_images_are_the_same_run_again(train, tmp_path):
 def test_published_sets_are_those_whose_content_their_name_says():
     fixed = {name for name, kind in DATASETS.items() if issubclass(kind, Published | Digits)}
     assert fixed == run_job.PUBLISHED and not issubclass(ImageFolder, Published)
+
+
+def test_an_error_of_the_disk_names_its_file_or_else_the_folder(tmp_path):
+    job = Job(tmp_path, [], {})
+    for name, path in (("x.ckpt", "x.ckpt"), (None, tmp_path)):
+        outcome = run_job.failed(job, OSError(errno.EIO, "Input/output error", name))
+        assert outcome.message == f"{path}: Input/output error; fix that, and the same command goes on"
