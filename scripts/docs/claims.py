@@ -23,7 +23,7 @@ from cnnpool.report.statistics import Bits, Values, image_means, of_means
 from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-LENGTHS = {steps: f"MNIST, 1,000 images, {steps:,} steps" for steps in (200, 1000)}
+LENGTHS = {steps: f"MNIST, 1,000 images, {steps:,} steps" for steps in (200, 1000, 5000)}
 # The runs of two lengths share their seeds and images, so they are no two settings of one estimate.
 SWEEPS = {f"mnist_few/{steps}": (data, "convnet, flatten") for steps, data in LENGTHS.items()}
 SWEEPS["mnist_operators"] = ("MNIST", "convnet, flatten")
@@ -176,7 +176,7 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     words = {"yes": "so", "no": other, "differs": "settings differ", "open": "open"}
     yes, no, undecided = (len(places[key]) for key in ("yes", "no", "open"))
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
-    most = "open" if undecided > max(yes, no) else most
+    most = "open" if undecided >= max(yes, no) else most
     others = [key for key in words if places[key] and key != most]
     parts = [f"{words[key]} for {_listed(places[key], found)}" for key in others]
     if not most:
