@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
         # With their times, by which Numba knows what it has compiled.
         shutil.copytree(ROOT / "cnnpool", clone / "cnnpool", dirs_exist_ok=True)
-        # What changes back within a second would be taken for unchanged.
+        # A file that changes back within a second would be taken for unchanged.
         os.environ |= {"PYTHONPATH": str(clone), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
         if noticed(clone, *{*CODE.values()}):
