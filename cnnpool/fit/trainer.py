@@ -168,12 +168,13 @@ def quieten() -> None:
 
 @contextmanager
 def group_left() -> Iterator[None]:
-    """Leave the process group of a single-process training, which would affect the next one."""
+    """Leave the process group of a training that Lightning has set up, which would affect the next one."""
     before = os.environ.keys() & RANK
     try:
         yield
     finally:
-        if torch.distributed.is_initialized() and torch.distributed.get_world_size() == 1:
+        own = "LOCAL_RANK" not in before and not by_srun()
+        if torch.distributed.is_initialized() and (own or torch.distributed.get_world_size() == 1):
             torch.distributed.destroy_process_group()
             # With what Lightning has set, a later training of several devices would wait for the others.
             for name in RANK - before:

@@ -4,7 +4,7 @@ usage: python scripts/reliability/deletions.py [PART/PARTS]
 
 300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone. Each
 time a fork of this process, which has imported torch, runs the tests of the room and of the wiring up to the
-first failure. Prints one JSON object with the statements that no test missed.
+first failure. Prints one JSON object with the statements whose loss no test sees.
 """
 
 import ast

@@ -62,7 +62,7 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
 
 SCRIPT = """
 import sys, cnnpool
-for folder, option in (("one", "fit.strategy=ddp"), ("two", "fit.devices=2")):
+for folder, option in (("one", "fit.strategy=ddp"), ("two", "fit.devices=2"), ("three", "fit.devices=2")):
     cnnpool.train(*sys.argv[1:], option, f"hydra.run.dir={folder}")
 print("ended")
 """
@@ -74,8 +74,8 @@ def test_a_script_trains_on_two_devices_and_goes_on_once(tmp_path):
     command = [sys.executable, "script.py", *TRAIN, "probe=none"]
     done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=240)
     assert (done.returncode, done.stdout) == (0, "ended\n")
-    one, two = (read(tmp_path / name) for name in ("one", "two"))
-    assert one.correct == two.correct and two.steps == one.steps
+    one, *others = (read(tmp_path / name) for name in ("one", "two", "three"))
+    assert all(other.correct == one.correct and other.steps == one.steps for other in others)
 
 
 @pytest.mark.slow
