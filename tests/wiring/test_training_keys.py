@@ -200,6 +200,7 @@ def test_another_number_of_devices_is_another_run(run, command, capfd):
     assert "fit.devices: 1 -> 2" in capfd.readouterr().err
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capfd):
     (in_a_folder / "bin").mkdir()
     srun = in_a_folder / "bin" / "srun"
