@@ -4,7 +4,8 @@ usage: python scripts/reliability/deletions.py [PART/PARTS]
 
 300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone. Each
 time a fork of this process, which has imported torch, runs the tests of the room and of the wiring up to the
-first failure. Prints one JSON object with the statements whose loss no test sees.
+first failure, those first that run the statement. Prints one JSON object with the statements whose loss no
+test sees.
 """
 
 import ast
@@ -16,6 +17,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import lightning  # noqa: F401  # Imported for the forks; the package itself is not.
@@ -48,11 +52,12 @@ def main(arguments: list[str]) -> int:
         # A file that changes back within a second would be taken for unchanged.
         os.environ |= {"PYTHONPATH": str(clone), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
-        if noticed(clone, *{*CODE.values()}):
+        if noticed(clone, {*CODE.values()}, keep=Path(folder, "ran")):
             sys.exit("a test fails with nothing deleted")
+        ran = json.loads(Path(folder, "ran").read_text())
         missed = []
         for file, line, text in drawn:
-            if not tried(clone, file, line):
+            if not tried(clone, file, line, ran.get(f"{clone / file}:{line}", ())):
                 missed.append(f"{file}:{line} {text}")
                 sys.stderr.write(f"missed: {missed[-1]}\n")
     print(json.dumps({"deleted": len(drawn), "noticed": len(drawn) - len(missed), "missed": missed}))
@@ -82,22 +87,26 @@ def statements() -> list[tuple[str, int, str]]:
     return found
 
 
-def tried(clone: Path, file: str, line: int) -> bool:
-    """Whether a test notices that the statement at ``line`` of ``file`` is gone."""
+def tried(clone: Path, file: str, line: int, first: Collection[str]) -> bool:
+    """Whether a test, ``first`` or another, notices that the statement at ``line`` of ``file`` is gone."""
     path = clone / file
     text = path.read_text("utf-8")
     node = next(one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.stmt) and one.lineno == line)
     lines = text.splitlines(keepends=True)
     lines[line - 1 : node.end_lineno] = [f"{' ' * node.col_offset}pass\n"]
     path.write_text("".join(lines), "utf-8")
+    room = next(CODE[one] for one in CODE if (ROOT / file).match(f"cnnpool/{one}"))
     try:
-        return noticed(clone, next(CODE[one] for one in CODE if (ROOT / file).match(f"cnnpool/{one}")))
+        return noticed(clone, {room}, first)
     finally:
         path.write_text(text, "utf-8")
 
 
-def noticed(clone: Path, *rooms: str) -> bool:
-    """Whether a test of ``rooms`` or of the wiring fails in ``clone``, or does not end."""
+def noticed(clone: Path, rooms: set[str], first: Collection[str] = (), keep: Path | None = None) -> bool:
+    """Whether a test of ``rooms`` or of the wiring fails in ``clone``, or does not end.
+
+    Writes to ``keep`` which tests ran each line of CODE.
+    """
     child = os.fork()
     if not child:
         os.setsid()
@@ -105,12 +114,39 @@ def noticed(clone: Path, *rooms: str) -> bool:
         os.chdir(clone)
         sys.path.insert(0, str(clone))
         signal.alarm(PATIENCE_S)
-        for marked in ("not rest", "rest"):
-            if pytest.main([*QUIET, "-m", marked, *(f"tests/{room}" for room in (*rooms, "wiring"))]):
-                os._exit(1)
-        os._exit(0)
+        plugin = Tests(first, {str(one) for pattern in CODE for one in (clone / "cnnpool").glob(pattern)})
+        if keep:
+            threading.settrace(plugin.trace)
+            sys.settrace(plugin.trace)
+        failed = pytest.main([*QUIET, *(f"tests/{room}" for room in {*rooms, "wiring"})], [plugin])
+        if keep:
+            keep.write_text(json.dumps({line: sorted(tests) for line, tests in plugin.ran.items()}))
+        os._exit(failed)
     _, status = os.waitpid(child, 0)
     return status != 0
+
+
+class Tests:
+    """Puts the tests ``first`` before the others, and notes which test runs which line of ``files``."""
+
+    def __init__(self, first: Collection[str], files: set[str]) -> None:
+        self.first, self.files = first, files
+        self.ran: defaultdict[str, set[str]] = defaultdict(set)
+        self.test = ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda one: one.nodeid not in self.first)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.test = nodeid
+
+    def trace(self, frame, event, _):
+        if frame.f_code.co_filename not in self.files:
+            return None
+        if event == "line":
+            self.ran[f"{frame.f_code.co_filename}:{frame.f_lineno}"].add(self.test)
+        return self.trace
 
 
 if __name__ == "__main__":
