@@ -118,7 +118,7 @@ def noticed(clone: Path, rooms: set[str], first: Collection[str] = (), keep: Pat
         if keep:
             threading.settrace(plugin.trace)
             sys.settrace(plugin.trace)
-        failed = pytest.main([*QUIET, *(f"tests/{room}" for room in {*rooms, "wiring"})], [plugin])
+        failed = pytest.main([*QUIET, *(f"tests/{room}" for room in ("wiring", *sorted(rooms)))], [plugin])
         if keep:
             keep.write_text(json.dumps({line: sorted(tests) for line, tests in plugin.ran.items()}))
         os._exit(failed)
