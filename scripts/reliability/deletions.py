@@ -1,15 +1,16 @@
 """Delete single statements of the training's code, and count those that the tests notice.
 
-usage: python scripts/reliability/deletions.py [PART/PARTS]
+usage: python scripts/reliability/deletions.py [--missed]
 
-300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone. Each
-time a fork of this process, which has imported torch, runs the tests of the room and of the wiring up to the
-first failure, those first that run the statement. Prints one JSON object with the statements whose loss no
-test sees.
+300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone; with
+--missed, only those that docs/reliability.json says were missed. Each time a fork of this process, which has
+imported torch, runs the tests of the room and of the wiring that run the statement, or all of them where none
+does, up to the first failure. Prints one JSON object with the statements whose loss no test sees.
 """
 
 import ast
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -19,11 +20,16 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Collection
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from pathlib import Path
 
-import lightning  # noqa: F401  # Imported for the forks; the package itself is not.
+import hypothesis  # noqa: F401  # Imported for the forks; the package itself is not.
+import lightning  # noqa: F401
+import matplotlib.figure  # noqa: F401
+import numba  # noqa: F401
 import pytest
+import torchvision  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = {
@@ -35,33 +41,49 @@ CODE = {
     "choose/drive.py": "choose",
 }
 """Files of the package -> the folder of their tests."""
-STATEMENTS, PATIENCE_S = 300, 1800
+TESTS = ["wiring", *dict.fromkeys(CODE.values())]
+STATEMENTS, PROCESSES, PATIENCE_S = 300, 2, 1800
 # Tests of clusters take minutes, and fail where two run at once.
 QUIET = ["-x", "-q", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 QUIET += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
 
 
 def main(arguments: list[str]) -> int:
-    part, parts = map(int, (arguments or ["0/1"])[0].split("/"))
-    drawn = random.Random(0).sample(statements(), STATEMENTS)[part::parts]
+    drawn = random.Random(0).sample(statements(), STATEMENTS)
+    if arguments:
+        [earlier] = json.loads((ROOT / "docs/reliability.json").read_text())["deletions"].values()
+        drawn = [one for one in drawn if said(*one) in earlier["result"]["missed"]]
     with tempfile.TemporaryDirectory() as folder:
-        clone = Path(folder, "clone")
-        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-        # With their times, by which Numba knows what it has compiled.
-        shutil.copytree(ROOT / "cnnpool", clone / "cnnpool", dirs_exist_ok=True)
+        clones = [Path(folder, str(number)) for number in range(PROCESSES)]
+        for clone in clones:
+            subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+            # With their times, by which Numba knows what it has compiled.
+            shutil.copytree(ROOT / "cnnpool", clone / "cnnpool", dirs_exist_ok=True)
         # A file that changes back within a second would be taken for unchanged.
-        os.environ |= {"PYTHONPATH": str(clone), "PYTHONDONTWRITEBYTECODE": "1"}
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        if noticed(clone, {*CODE.values()}, keep=Path(folder, "ran")):
+        if noticed(clones[0], [f"tests/{room}" for room in TESTS], keep=Path(folder, "ran")):
             sys.exit("a test fails with nothing deleted")
         ran = json.loads(Path(folder, "ran").read_text())
-        missed = []
-        for file, line, text in drawn:
-            if not tried(clone, file, line, ran.get(f"{clone / file}:{line}", ())):
-                missed.append(f"{file}:{line} {text}")
-                sys.stderr.write(f"missed: {missed[-1]}\n")
-    print(json.dumps({"deleted": len(drawn), "noticed": len(drawn) - len(missed), "missed": missed}))
+        shares = [(clone, drawn[number::PROCESSES], ran) for number, clone in enumerate(clones)]
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
+            missed = sorted(chain(*pool.map(missed_of, *zip(*shares, strict=True))))
+    print(json.dumps({"deleted": STATEMENTS, "noticed": STATEMENTS - len(missed), "missed": missed}))
     return 0
+
+
+def said(file: str, line: int, text: str) -> str:
+    return f"{file}:{line} {text}"
+
+
+def missed_of(clone: Path, drawn: list[tuple[str, int, str]], ran: dict[str, list[str]]) -> list[str]:
+    """Those of ``drawn`` that the tests do not notice; ``ran`` has the tests that run a line."""
+    missed = []
+    for file, line, text in drawn:
+        if not tried(clone, file, line, ran.get(f"{file}:{line}")):
+            missed.append(said(file, line, text))
+            sys.stderr.write(f"missed: {missed[-1]}\n")
+    return missed
 
 
 def statements() -> list[tuple[str, int, str]]:
@@ -87,8 +109,8 @@ def statements() -> list[tuple[str, int, str]]:
     return found
 
 
-def tried(clone: Path, file: str, line: int, first: Collection[str]) -> bool:
-    """Whether a test, ``first`` or another, notices that the statement at ``line`` of ``file`` is gone."""
+def tried(clone: Path, file: str, line: int, tests: list[str] | None) -> bool:
+    """Whether one of ``tests``, or of all of its room, notices that the statement at ``line`` is gone."""
     path = clone / file
     text = path.read_text("utf-8")
     node = next(one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.stmt) and one.lineno == line)
@@ -97,13 +119,13 @@ def tried(clone: Path, file: str, line: int, first: Collection[str]) -> bool:
     path.write_text("".join(lines), "utf-8")
     room = next(CODE[one] for one in CODE if (ROOT / file).match(f"cnnpool/{one}"))
     try:
-        return noticed(clone, {room}, first)
+        return noticed(clone, tests or ["tests/wiring", f"tests/{room}"])
     finally:
         path.write_text(text, "utf-8")
 
 
-def noticed(clone: Path, rooms: set[str], first: Collection[str] = (), keep: Path | None = None) -> bool:
-    """Whether a test of ``rooms`` or of the wiring fails in ``clone``, or does not end.
+def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
+    """Whether one of ``tests`` fails in ``clone``, or does not end.
 
     Writes to ``keep`` which tests ran each line of CODE.
     """
@@ -113,40 +135,40 @@ def noticed(clone: Path, rooms: set[str], first: Collection[str] = (), keep: Pat
         os.dup2(2, 1)
         os.chdir(clone)
         sys.path.insert(0, str(clone))
+        os.environ["PYTHONPATH"] = str(clone)
         signal.alarm(PATIENCE_S)
-        plugin = Tests(first, {str(one) for pattern in CODE for one in (clone / "cnnpool").glob(pattern)})
+        plugin = Ran(clone)
         if keep:
             threading.settrace(plugin.trace)
             sys.settrace(plugin.trace)
-        failed = pytest.main([*QUIET, *(f"tests/{room}" for room in ("wiring", *sorted(rooms)))], [plugin])
+        failed = pytest.main([*QUIET, *tests], [plugin])
         if keep:
-            keep.write_text(json.dumps({line: sorted(tests) for line, tests in plugin.ran.items()}))
+            keep.write_text(json.dumps({line: list(tests) for line, tests in plugin.ran.items()}))
         os._exit(failed)
     _, status = os.waitpid(child, 0)
     return status != 0
 
 
-class Tests:
-    """Puts the tests ``first`` before the others, and notes which test runs which line of ``files``."""
+class Ran:
+    """The tests that ran each line of CODE in ``clone``, in their order."""
 
-    def __init__(self, first: Collection[str], files: set[str]) -> None:
-        self.first, self.files = first, files
-        self.ran: defaultdict[str, set[str]] = defaultdict(set)
+    def __init__(self, clone: Path) -> None:
+        self.files = {
+            str(path): path.relative_to(clone).as_posix()
+            for pattern in CODE
+            for path in (clone / "cnnpool").glob(pattern)
+        }
+        self.ran: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.test = ""
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda one: one.nodeid not in self.first)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid
 
     def trace(self, frame, event, _):
-        if frame.f_code.co_filename not in self.files:
-            return None
-        if event == "line":
-            self.ran[f"{frame.f_code.co_filename}:{frame.f_lineno}"].add(self.test)
-        return self.trace
+        file = self.files.get(frame.f_code.co_filename)
+        if file and event == "line":
+            self.ran[f"{file}:{frame.f_lineno}"][self.test] = None
+        return self.trace if file else None
 
 
 if __name__ == "__main__":

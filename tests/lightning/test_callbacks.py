@@ -44,12 +44,14 @@ def test_every_logger_gets_the_values_of_every_nth_epoch_and_tensorboard_the_pic
     board = TensorBoardLogger(tmp_path / "board", name=None, version="")
     table = CSVLogger(tmp_path / "table", name=None, version="")
     callback = GradientRouting(samples=8)
-    train(callback, Aliasing(every_epochs=2), logger=[board, table])
+    shifts = ShiftInvariance(samples=8, map_samples=8)
+    train(callback, shifts, Aliasing(every_epochs=2), logger=[board, table])
     events = EventAccumulator(str(tmp_path / "board")).Reload()
     tag = "gradient/zero_fraction/network_3"
     assert [event.step for event in events.Scalars(tag)] == [6, 12]
     assert events.Scalars(tag)[-1].value == pytest.approx(callback.values[tag])
-    assert len(events.Images("maps/gradient_routing")) == 2
+    for picture in ("gradient_routing", "accuracy_over_shifts"):
+        assert len(events.Images(f"maps/{picture}")) == 2
     assert tag in (tmp_path / "table" / "metrics.csv").read_text()
     seldom = next(tag for tag in events.Tags()["scalars"] if tag.startswith("aliasing/"))
     assert [event.step for event in events.Scalars(seldom)] == [12]

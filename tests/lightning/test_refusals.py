@@ -186,22 +186,22 @@ class Bright(nn.Module):
         return torch.stack((mean, torch.full_like(mean, self.level)), 1)
 
 
-@pytest.mark.parametrize("told", [{"mean": [0.5], "std": [0.5]}, {}])
-def test_what_enters_is_black(told):
-    # White on black, normalised: black is -1, and zero would be grey.
+@pytest.mark.parametrize(("told", "value"), [({"mean": [0.75], "std": [0.5]}, -1.5), ({}, -1.0)])
+def test_what_enters_is_black(told, value):
+    # White on black, normalised: untold, black is the darkest value, -1; zero would be grey.
     images = -torch.ones(16, 1, 8, 8)
     images[:, :, 2:6, 2:] = 1
-    black, grey = (
+    black, other, grey = (
         probe.ShiftInvariance(presets=("tips_fill",), map_samples=0).measure(
             Bright(), {}, images, CLASSES % 2, fill
-        )
-        for fill in (torch.tensor([-1.0]), None)
+        )["consistency"]
+        for fill in (torch.tensor([value]), torch.tensor([-2.5 - value]), None)
     )
     callback = ShiftInvariance(
         presets=["tips_fill"], network=lambda module: Bright(), batch=(images, CLASSES % 2), **told
     )
     fit(Theirs(), [callback])
-    assert callback.latest["consistency"] == black["consistency"] != grey["consistency"]
+    assert callback.latest["consistency"] == black not in (other, grey)
 
 
 def test_what_enters_the_views_of_the_metric_is_black():

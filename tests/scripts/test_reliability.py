@@ -110,32 +110,31 @@ def test_a_statement_is_deleted_whole_and_restored(tmp_path, monkeypatch):
     path.parent.mkdir()
     path.write_text(text := "def f(x):\n    if x:\n        x += 1\n    return x\n")
     monkeypatch.setattr(deletions, "noticed", lambda clone, *told: seen.append((*told, path.read_text())))
-    deletions.tried(tmp_path, "cnnpool/training.py", 2, ["a"])
-    assert seen == [({"fit"}, ["a"], "def f(x):\n    pass\n    return x\n")] and path.read_text() == text
+    for tests in (["a"], None):
+        deletions.tried(tmp_path, "cnnpool/training.py", 2, tests)
+    without = "def f(x):\n    pass\n    return x\n"
+    assert seen == [(["a"], without), (["tests/wiring", "tests/fit"], without)]
+    assert path.read_text() == text
 
 
-def test_the_tests_that_run_a_statement_are_noted_and_come_first(tmp_path):
+def test_which_tests_run_a_statement_is_noted(tmp_path):
     (tmp_path / "cnnpool").mkdir()
-    (tmp_path / "cnnpool/training.py").write_text("def f(x):\n    return x\n")
-    for room in ("fit", "wiring"):
-        (tmp_path / "tests" / room).mkdir(parents=True)
-        (tmp_path / "tests" / room / f"test_{room}.py").write_text(
-            "def test_order():\n    open('order', 'a').write('1')\n"
-            "def test_f():\n    open('order', 'a').write('2')\n    from cnnpool.training import f\n    f(1)\n"
-            "    assert f(2) == 2\n"
-        )
-    (tmp_path / "cnnpool/__init__.py").touch()
+    (tmp_path / "cnnpool" / "__init__.py").touch()
+    (tmp_path / "cnnpool" / "training.py").write_text("def f(x):\n    return x\n")
+    (tmp_path / "test_f.py").write_text(
+        "from cnnpool.training import f\n\ndef test_another(): pass\n\n"
+        "def test_f(): assert f(1)\n\ndef test_0(): assert f(0)\n"
+    )
     program = (
         "import sys; from pathlib import Path; from scripts.reliability.deletions import noticed\n"
-        "c = Path(sys.argv[1]); print(noticed(c, {'fit'}, ['tests/fit/test_fit.py::test_f'], c / 'ran'))"
+        "c = Path(sys.argv[1])\n"
+        "print(noticed(c, ['test_f.py'], c / 'ran'), noticed(c, ['test_f.py::test_f']))"
     )
     told = [sys.executable, "-c", program, tmp_path]
     done = subprocess.run(told, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
-    assert (tmp_path / "order").read_text() == "2121"
+    assert done.stdout == "True False\n", done.stderr
     ran = json.loads((tmp_path / "ran").read_text())
-    tests = [f"tests/{room}/test_{room}.py::test_f" for room in ("fit", "wiring")]
-    assert ran[f"{tmp_path}/cnnpool/training.py:2"] == tests
+    assert ran["cnnpool/training.py:2"] == ["test_f.py::test_f", "test_f.py::test_0"]
 
 
 def test_what_is_deleted_is_of_functions_and_neither_docstring_nor_import():
