@@ -1,5 +1,6 @@
 """Images that are not held in memory: the same bits, read from a file."""
 
+import errno
 import itertools
 import shutil
 from pathlib import Path
@@ -121,6 +122,17 @@ def test_without_room_on_disk_images_are_held_in_memory_if_they_fit_there(tmp_pa
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES - 1)
     with pytest.raises(DataError, match=r"the images take 0.0 GiB of memory"):
         read(root)
+
+
+def test_a_disk_that_fills_up_while_images_are_decoded_is_one_line(tmp_path, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cache, "File", full)
+    with pytest.raises(
+        DataError, match=r"cannot write .*3x8.images.* \(No space left on device\): make"
+    ):
+        read(fill(tmp_path / "images"))
 
 
 def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path):

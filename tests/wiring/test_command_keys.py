@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+import yaml
 from lightning.pytorch.loggers import Logger
 from proofs import elsewhere, proves
 from shelf import Shelf
@@ -75,6 +76,8 @@ def test_a_run_begins_with_the_files_and_ends_in_the_folder_that_were_named(comm
     assert place[:4] == ("elsewhere", "paper", "digits", "convnet") and place[-1] == "seed7"
     found = results_of(folder)
     assert (found["seed"], found["model"]["width"]) == (7, 3)
+    kept, asked = (yaml.safe_load((folder / f".hydra/{x}.yaml").read_text()) for x in ("config", "overrides"))
+    assert (kept["seed"], kept["model"]["width"]) == (7, 3) and {"experiment=paper", ONE[-1]} <= {*asked}
     assert command("train", *words, "model.width=2", "hydra.run.dir=here/it/is") == 0
     found = results_of(in_a_folder / "here" / "it" / "is")
     assert (found["seed"], found["model"]["width"]) == (0, 2)
