@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -10,22 +9,9 @@ from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, row
 from scripts.benchmarks.start import seconds
 
-
-@dataclass(frozen=True)
-class Case:
-    """A sweep over seeds: how many runs, the model that they train on digits, and options beside."""
-
-    runs: int
-    model: str
-    options: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        how = " ".join(self.options) or "as they come"
-        return f"{self.runs} runs, {self.model} on digits, {how}, {os.cpu_count()} cores"
-
-
 LONGER = ("fit.epochs=10", "fit.pictures=false")
-CASES = (Case(8, "sprint"), Case(8, "convnet", LONGER))
+CASES = ((8, "sprint", ()), (8, "convnet", LONGER))
+"""Sweeps over seeds: how many runs, the model that they train on digits, and options beside."""
 
 
 def rows(repeat: int) -> Iterator[dict[str, Any]]:
@@ -33,9 +19,12 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
     which imports everything once and has all cores. How far one can get: what one process takes that has one
     core, shared by all cores without any loss.
     """
-    for case in CASES:
-        train = ["-m", "cnnpool", "train", "data=digits", f"model={case.model}", *case.options]
-        sweep = [*train, "-m", f"seed={','.join(map(str, range(case.runs)))}"]
+    for runs, model, options in CASES:
+        case = (
+            f"{runs} runs, {model} on digits, {' '.join(options) or 'as they come'}, {os.cpu_count()} cores"
+        )
+        train = ["-m", "cnnpool", "train", "data=digits", f"model={model}", *options]
+        sweep = [*train, "-m", f"seed={','.join(map(str, range(runs)))}"]
         beside, after, least = [], [], []
         for _ in range(repeat):
             beside.append(seconds([*sweep, "launch=processes"]))
@@ -43,7 +32,7 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
             least.append(seconds(sweep, threads=1) / (os.cpu_count() or 1))
         against = "one after the other in a process"
         for what, ours, wanted in (
-            (str(case), beside, Wanted(1.5)),
+            (case, beside, Wanted(1.5)),
             (f"{case}: bound, one core's work divided by the cores", least, None),
         ):
             figures = median(ours), median(after)

@@ -30,17 +30,8 @@ files = list(named.values())
 # Of a suite that was measured on several machines, the first file; the others lie beside it.
 shown = {results["suite"]: results for results in reversed(files) if results["suite"] in figures.TITLES}
 sections = [figures.section(shown[suite]) for suite in figures.TITLES if suite in shown]
-pages = {
-    "performance.md": INTRODUCTION
-    + front.table(files)
-    + "\n"
-    + front.singles(files)
-    + BEHIND
-    + "\n".join(sections),
-    "performance_operators.md": document(
-        {name: one for name, one in named.items() if one["suite"] == "pool"}
-    ),
-}
-for name, text in pages.items():
+body = INTRODUCTION + front.table(files) + "\n" + front.singles(files) + BEHIND + "\n".join(sections)
+operators = document({name: one for name, one in named.items() if one["suite"] == "pool"})
+for name, text in {"performance.md": body, "performance_operators.md": operators}.items():
     (docs / name).write_text(text)
     print(f"wrote {docs / name}")

@@ -48,11 +48,11 @@ QUIET = ["-x", "-q", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 QUIET += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     drawn = random.Random(0).sample(statements(), STATEMENTS)
     if arguments:
         [earlier] = json.loads((ROOT / "docs/reliability.json").read_text())["deletions"].values()
-        drawn = [one for one in drawn if said(*one) in earlier["result"]["missed"]]
+        drawn = [one for one in drawn if "{}:{} {}".format(*one) in earlier["result"]["missed"]]
     with tempfile.TemporaryDirectory() as folder:
         clones = [Path(folder, str(number)) for number in range(PROCESSES)]
         for clone in clones:
@@ -69,11 +69,6 @@ def main(arguments: list[str]) -> int:
         with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
             missed = sorted(chain(*pool.map(missed_of, *zip(*shares, strict=True))))
     print(json.dumps({"deleted": STATEMENTS, "noticed": STATEMENTS - len(missed), "missed": missed}))
-    return 0
-
-
-def said(file: str, line: int, text: str) -> str:
-    return f"{file}:{line} {text}"
 
 
 def missed_of(clone: Path, drawn: list[tuple[str, int, str]], ran: dict[str, list[str]]) -> list[str]:
@@ -81,7 +76,7 @@ def missed_of(clone: Path, drawn: list[tuple[str, int, str]], ran: dict[str, lis
     missed = []
     for file, line, text in drawn:
         if not tried(clone, file, line, ran.get(f"{file}:{line}")):
-            missed.append(said(file, line, text))
+            missed.append(f"{file}:{line} {text}")
             sys.stderr.write(f"missed: {missed[-1]}\n")
     return missed
 
@@ -90,23 +85,21 @@ def statements() -> list[tuple[str, int, str]]:
     """File, line and text of each statement of a function, but for docstrings, imports and definitions."""
     found = []
     for path in sorted(path for pattern in CODE for path in (ROOT / "cnnpool").glob(pattern)):
-        lines = path.read_text("utf-8").splitlines()
-        defined = (
-            node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)
-        )
-        inner = {
-            node
-            for one in defined
-            for node in ast.walk(one)
-            if isinstance(node, ast.stmt) and node is not one
-        }
+        text = path.read_text("utf-8")
+        functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+        inner = {one for function in functions for one in ast.walk(function) if one is not function}
         found += [
-            (path.relative_to(ROOT).as_posix(), node.lineno, lines[node.lineno - 1].strip())
-            for node in sorted(inner, key=lambda node: node.lineno)
-            if not isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Pass)
-            and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+            (path.relative_to(ROOT).as_posix(), node.lineno, text.splitlines()[node.lineno - 1].strip())
+            for node in sorted(filter(_deletable, inner), key=lambda node: node.lineno)
         ]
     return found
+
+
+def _deletable(node: ast.AST) -> bool:
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant)
+    kept = ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Pass
+    return isinstance(node, ast.stmt) and not isinstance(node, kept)
 
 
 def tried(clone: Path, file: str, line: int, tests: list[str] | None) -> bool:
@@ -172,4 +165,4 @@ class Ran:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

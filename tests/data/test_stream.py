@@ -129,9 +129,7 @@ def test_a_disk_that_fills_up_while_images_are_decoded_is_one_line(tmp_path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cache, "File", full)
-    with pytest.raises(
-        DataError, match=r"cannot write .*3x8.images.* \(No space left on device\): make"
-    ):
+    with pytest.raises(DataError, match=r"cannot write .*3x8.images.* \(No space left on device\): make"):
         read(fill(tmp_path / "images"))
 
 
