@@ -19,12 +19,10 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
     which imports everything once and has all cores. How far one can get: what one process takes that has one
     core, shared by all cores without any loss.
     """
-    for runs, model, options in CASES:
-        case = (
-            f"{runs} runs, {model} on digits, {' '.join(options) or 'as they come'}, {os.cpu_count()} cores"
-        )
+    for n, model, options in CASES:
+        case = f"{n} runs, {model} on digits, {' '.join(options) or 'as they come'}, {os.cpu_count()} cores"
         train = ["-m", "cnnpool", "train", "data=digits", f"model={model}", *options]
-        sweep = [*train, "-m", f"seed={','.join(map(str, range(runs)))}"]
+        sweep = [*train, "-m", f"seed={','.join(map(str, range(n)))}"]
         beside, after, least = [], [], []
         for _ in range(repeat):
             beside.append(seconds([*sweep, "launch=processes"]))
