@@ -3,9 +3,9 @@
 usage: python scripts/reliability/deletions.py [--missed]
 
 300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone; with
---missed, only those that docs/reliability.json says were missed. Each time a fork of this process, which has
-imported torch, runs the tests of the room and of the wiring that run the statement, or all of them where none
-does, up to the first failure. Prints one JSON object with the statements whose loss no test sees.
+--missed, only those that docs/reliability.json says were missed. Each time a fork of this process runs the tests
+of the room and of the wiring that run the statement, the quickest first, or all of them where none does, up to
+the first failure. Prints one JSON object with the statements whose loss no test sees.
 """
 
 import ast
@@ -24,9 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-import hypothesis  # noqa: F401  # Imported for the forks; the package itself is not.
-import lightning  # noqa: F401
-import matplotlib.figure  # noqa: F401
+import lightning  # noqa: F401  # Imported for the forks; the package itself is not.
 import numba  # noqa: F401
 import pytest
 import torchvision  # noqa: F401
@@ -118,10 +116,7 @@ def tried(clone: Path, file: str, line: int, tests: list[str] | None) -> bool:
 
 
 def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
-    """Whether one of ``tests`` fails in ``clone``, or does not end.
-
-    Writes to ``keep`` which tests ran each line of CODE.
-    """
+    """Whether one of ``tests`` fails in ``clone``, or does not end; ``keep`` gets who ran each line."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -130,29 +125,34 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
         sys.path.insert(0, str(clone))
         os.environ["PYTHONPATH"] = str(clone)
         signal.alarm(PATIENCE_S)
-        plugin = Ran(clone)
+        plugin = Ran(clone, tests)
         if keep:
             threading.settrace(plugin.trace)
             sys.settrace(plugin.trace)
         failed = pytest.main([*QUIET, *tests], [plugin])
         if keep:
-            keep.write_text(json.dumps({line: list(tests) for line, tests in plugin.ran.items()}))
+            quickest = {line: sorted(tests, key=plugin.took.get) for line, tests in plugin.ran.items()}
+            keep.write_text(json.dumps(quickest))
         os._exit(failed)
     _, status = os.waitpid(child, 0)
     return status != 0
 
 
 class Ran:
-    """The tests that ran each line of CODE in ``clone``, in their order."""
+    """Runs ``tests`` in their order; which ran each line of CODE in ``clone``, and their seconds."""
 
-    def __init__(self, clone: Path) -> None:
-        self.files = {
-            str(path): path.relative_to(clone).as_posix()
-            for pattern in CODE
-            for path in (clone / "cnnpool").glob(pattern)
-        }
-        self.ran: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self.test = ""
+    def __init__(self, clone: Path, tests: list[str]) -> None:
+        paths = [path for pattern in CODE for path in (clone / "cnnpool").glob(pattern)]
+        self.files = {str(path): path.relative_to(clone).as_posix() for path in paths}
+        self.places = {test: place for place, test in enumerate(tests)}
+        self.ran, self.took, self.test = defaultdict(set), defaultdict(float), ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda one: self.places.get(one.nodeid, 0))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.took[report.nodeid] += report.duration
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid
@@ -160,7 +160,7 @@ class Ran:
     def trace(self, frame, event, _):
         file = self.files.get(frame.f_code.co_filename)
         if file and event == "line":
-            self.ran[f"{file}:{frame.f_lineno}"][self.test] = None
+            self.ran[f"{file}:{frame.f_lineno}"].add(self.test)
         return self.trace if file else None
 
 
