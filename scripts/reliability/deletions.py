@@ -3,9 +3,9 @@
 usage: python scripts/reliability/deletions.py [--missed]
 
 300 statements, drawn by a fixed seed from all functions of CODE, are deleted one at a time from a clone; with
---missed, only those that docs/reliability.json says were missed. Each time a fork of this process runs the tests
-of the room and of the wiring that run the statement, the quickest first, or all of them where none does, up to
-the first failure. Prints one JSON object with the statements whose loss no test sees.
+--missed, only those that docs/reliability.json says were missed. Each time a fork of this process runs the
+tests of room and wiring that run the statement, the quickest first, or all of them where none does, up to the
+first failure. Prints one JSON object with the statements whose loss no test sees.
 """
 
 import ast

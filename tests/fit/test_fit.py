@@ -109,10 +109,10 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
     plugin = events.PluginTagToContent("hparams")
     start = plugin["_hparams_/session_start_info"]
-    assert b"max (digits/convnet)" in start
     # Trial, metrics and four settings are as wide as leaves the accuracy in sight.
-    columns = HParamsPluginData.FromString(start).session_start_info.hparams
-    assert set(columns) == {"pool", "readout", "model", "data"}
+    session = HParamsPluginData.FromString(start).session_start_info
+    assert set(session.hparams) == {"pool", "readout", "model", "data"}
+    assert session.group_name == "max (digits/convnet)"
     [event] = events.Tensors("custom_scalars__config__")
     pages = Layout.FromString(event.tensor_proto.string_val[0]).category
     assert [page.title for page in pages] == ["accuracy", "gradient", "invariance"]
