@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+import yaml
 
 from cnnpool.fit.loggers import Guarded
 from cnnpool.recipe import LOGGERS, Csv, MLflow, TensorBoard
@@ -43,6 +44,8 @@ def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
     _, logged = runs.run(tmp_path / "logged", probes={}, log=Csv())
     assert runs.same(plain, logged)
     assert table(tmp_path / "logged") == said(tmp_path / "logged")
+    told = yaml.safe_load((tmp_path / "logged" / "csv" / "hparams.yaml").read_text())
+    assert told["pool"]["name"] == "max" and told["seed"] == 0
     assert not (tmp_path / "plain" / "csv").exists()
 
 
