@@ -120,10 +120,12 @@ def test_a_statement_is_deleted_whole_and_restored(tmp_path, monkeypatch):
 def test_which_tests_run_a_statement_is_noted(tmp_path):
     (tmp_path / "cnnpool").mkdir()
     (tmp_path / "cnnpool" / "__init__.py").touch()
-    (tmp_path / "cnnpool" / "training.py").write_text("def f(x):\n    return x\n")
+    (tmp_path / "cnnpool" / "training.py").write_text(
+        "def f(x):\n    return x\n\ndef g(x):\n    return x\n\ng(1)\n"
+    )
     (tmp_path / "test_f.py").write_text(
-        "from cnnpool.training import f\n\ndef test_another(): pass\n\n"
-        "def test_f(): assert f(1)\n\ndef test_0(): assert f(0)\n"
+        "from time import sleep\nfrom cnnpool.training import f, g\n\ndef test_another(): g(1)\n\n"
+        "def test_f(): sleep(0.5 * f(1))\n\ndef test_0(): assert f(0)\n"
     )
     program = (
         "import sys; from pathlib import Path; from scripts.reliability.deletions import noticed\n"
@@ -134,7 +136,9 @@ def test_which_tests_run_a_statement_is_noted(tmp_path):
     done = subprocess.run(told, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "True False\n", done.stderr
     ran = json.loads((tmp_path / "ran").read_text())
-    assert ran["cnnpool/training.py:2"] == ["test_f.py::test_f", "test_f.py::test_0"]
+    # The quickest first; a line that the import runs is for all tests.
+    assert ran["cnnpool/training.py:2"] == ["test_f.py::test_0", "test_f.py::test_f"]
+    assert "cnnpool/training.py:5" not in ran
 
 
 def test_what_is_deleted_is_of_functions_and_neither_docstring_nor_import():
