@@ -6,7 +6,6 @@ usage: python scripts/docs/concepts.py
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from cnnpool.explain.example import Example, example
 from cnnpool.explain.picture import figure
@@ -14,16 +13,11 @@ from cnnpool.explain.picture import figure
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
-def dot(column: int) -> Tensor:
-    """A single 9 in the second row, (4, 4)."""
-    image = torch.zeros(4, 4, dtype=torch.float64)
-    image[1, column] = 9
-    return image
-
-
 def examples() -> dict[str, Example]:
     """The worked examples, by the name of the picture."""
-    dots = torch.stack([dot(0), dot(1), dot(2)]).unsqueeze(1)
+    # A single 9 in the second row of each image, a column further in the next.
+    dots = torch.zeros(3, 1, 4, 4, dtype=torch.float64)
+    dots[range(3), 0, 1, range(3)] = 9
     # Columns of 9 and 0 in turn, and the same one pixel to the right.
     columns = 9.0 * torch.eye(2, dtype=torch.float64).repeat(1, 2)
     stripes = columns[:, None, None].expand(2, 1, 4, 4)

@@ -132,16 +132,17 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
         failed = pytest.main([*QUIET, *tests], [plugin])
         if keep:
             # A line that an import runs may be felt by any test.
-            ran = {line: tests for line, tests in plugin.ran.items() if "" not in tests}
-            quickest = {line: sorted(tests, key=plugin.took.__getitem__) for line, tests in ran.items()}
-            keep.write_text(json.dumps(quickest))
+            ran = {line: [*tests] for line, tests in plugin.ran.items() if "" not in tests}
+            for tests in ran.values():
+                tests.sort(key=lambda one: plugin.took.get(one, PATIENCE_S))
+            keep.write_text(json.dumps(ran))
         os._exit(failed)
     _, status = os.waitpid(child, 0)
     return status != 0
 
 
 class Ran:
-    """Runs ``tests`` in their order; which ran each line of CODE in ``clone``, and their seconds."""
+    """Runs ``tests`` in their order; which, or what folder of them, ran each line, and their seconds."""
 
     def __init__(self, clone: Path, tests: list[str]) -> None:
         paths = [path for pattern in CODE for path in (clone / "cnnpool").glob(pattern)]
@@ -151,13 +152,18 @@ class Ran:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda one: self.places.get(one.nodeid, 0))
+        items.sort(key=lambda one: self.places.get(one.nodeid, len(self.places)))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.took[report.nodeid] += report.duration
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.test = nodeid
+        # Another test may share what is set up here.
+        self.test = nodeid.rpartition("/")[0]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        self.test = item.nodeid
 
     def trace(self, frame, event, _):
         file = self.files.get(frame.f_code.co_filename)

@@ -118,27 +118,31 @@ def test_a_statement_is_deleted_whole_and_restored(tmp_path, monkeypatch):
 
 
 def test_which_tests_run_a_statement_is_noted(tmp_path):
-    (tmp_path / "cnnpool").mkdir()
+    for folder in ("cnnpool", "tests"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "cnnpool" / "__init__.py").touch()
-    (tmp_path / "cnnpool" / "training.py").write_text(
-        "def f(x):\n    return x\n\ndef g(x):\n    return x\n\ng(1)\n"
-    )
-    (tmp_path / "test_f.py").write_text(
-        "from time import sleep\nfrom cnnpool.training import f, g\n\ndef test_another(): g(1)\n\n"
-        "def test_f(): sleep(0.5 * f(1))\n\ndef test_0(): assert f(0)\n"
+    three = "".join(f"def {name}(x):\n    return x\n\n" for name in "fgh")
+    (tmp_path / "cnnpool" / "training.py").write_text(f"{three}g(1)\n")
+    (tmp_path / "tests" / "test_f.py").write_text(
+        "import time, pytest\nfrom cnnpool.training import f, g, h\n\n"
+        "@pytest.fixture(scope='module')\ndef shared(): return h(1)\n\n"
+        "def test_another(shared): g(1)\n\ndef test_f(): time.sleep(0.5 * f(1))\n\n"
+        "def test_0(shared): open('ran', 'a').write('x'); assert f(0) + shared == 2\n"
     )
     program = (
         "import sys; from pathlib import Path; from scripts.reliability.deletions import noticed\n"
         "c = Path(sys.argv[1])\n"
-        "print(noticed(c, ['test_f.py'], c / 'ran'), noticed(c, ['test_f.py::test_f']))"
+        "print(noticed(c, ['tests'], c / 'lines'), noticed(c, ['tests/test_f.py::test_0', 'tests']))\n"
+        "print(noticed(c, ['tests/test_f.py::test_f']))"
     )
     told = [sys.executable, "-c", program, tmp_path]
     done = subprocess.run(told, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "True False\n", done.stderr
-    ran = json.loads((tmp_path / "ran").read_text())
-    # The quickest first; a line that the import runs is for all tests.
-    assert ran["cnnpool/training.py:2"] == ["test_f.py::test_0", "test_f.py::test_f"]
-    assert "cnnpool/training.py:5" not in ran
+    assert done.stdout == "True True\nFalse\n", done.stderr
+    assert (tmp_path / "ran").read_text() == "xx"
+    ran = json.loads((tmp_path / "lines").read_text())
+    # The quickest first; what is set up is for the room, a line that the import runs for all tests.
+    assert ran["cnnpool/training.py:2"] == ["tests/test_f.py::test_0", "tests/test_f.py::test_f"]
+    assert "cnnpool/training.py:5" not in ran and ran["cnnpool/training.py:8"] == ["tests"]
 
 
 def test_what_is_deleted_is_of_functions_and_neither_docstring_nor_import():
