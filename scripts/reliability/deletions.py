@@ -125,14 +125,12 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
         sys.path.insert(0, str(clone))
         os.environ["PYTHONPATH"] = str(clone)
         signal.alarm(PATIENCE_S)
-        plugin = Ran(clone, tests)
+        plugin = Ran(clone, tests, tracing=keep is not None)
         if keep:
             threading.settrace(plugin.trace)
-            sys.settrace(plugin.trace)
         failed = pytest.main([*QUIET, *tests], [plugin])
         if keep:
-            # A line that an import runs may be felt by any test.
-            ran = {line: [*tests] for line, tests in plugin.ran.items() if "" not in tests}
+            ran = {line: [*tests] for line, tests in plugin.ran.items()}
             for tests in ran.values():
                 tests.sort(key=lambda one: plugin.took.get(one, PATIENCE_S))
             keep.write_text(json.dumps(ran))
@@ -144,11 +142,11 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
 class Ran:
     """Runs ``tests`` in their order; which, or what folder of them, ran each line, and their seconds."""
 
-    def __init__(self, clone: Path, tests: list[str]) -> None:
+    def __init__(self, clone: Path, tests: list[str], tracing: bool) -> None:
         paths = [path for pattern in CODE for path in (clone / "cnnpool").glob(pattern)]
         self.files = {str(path): path.relative_to(clone).as_posix() for path in paths}
         self.places = {test: place for place, test in enumerate(tests)}
-        self.ran, self.took, self.test = defaultdict(set), defaultdict(float), ""
+        self.tracing, self.test, self.ran, self.took = tracing, "", defaultdict(set), defaultdict(float)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -158,6 +156,8 @@ class Ran:
         self.took[report.nodeid] += report.duration
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        # Again at each test: an error that a signal raises within ends the tracing.
+        sys.settrace(self.trace if self.tracing else None)
         # Another test may share what is set up here.
         self.test = nodeid.rpartition("/")[0]
 

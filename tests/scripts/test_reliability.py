@@ -124,9 +124,9 @@ def test_which_tests_run_a_statement_is_noted(tmp_path):
     three = "".join(f"def {name}(x):\n    return x\n\n" for name in "fgh")
     (tmp_path / "cnnpool" / "training.py").write_text(f"{three}g(1)\n")
     (tmp_path / "tests" / "test_f.py").write_text(
-        "import time, pytest\nfrom cnnpool.training import f, g, h\n\n"
+        "import sys, time, pytest\nfrom cnnpool.training import f, g, h\n\n"
         "@pytest.fixture(scope='module')\ndef shared(): return h(1)\n\n"
-        "def test_another(shared): g(1)\n\ndef test_f(): time.sleep(0.5 * f(1))\n\n"
+        "def test_another(shared): sys.settrace(None)\n\ndef test_f(): time.sleep(0.5 * f(1))\n\n"
         "def test_0(shared): open('ran', 'a').write('x'); assert f(0) + shared == 2\n"
     )
     program = (
@@ -140,7 +140,7 @@ def test_which_tests_run_a_statement_is_noted(tmp_path):
     assert done.stdout == "True True\nFalse\n", done.stderr
     assert (tmp_path / "ran").read_text() == "xx"
     ran = json.loads((tmp_path / "lines").read_text())
-    # The quickest first; what is set up is for the room, a line that the import runs for all tests.
+    # The quickest first; what is set up is for the room, what an import alone runs is for all.
     assert ran["cnnpool/training.py:2"] == ["tests/test_f.py::test_0", "tests/test_f.py::test_f"]
     assert "cnnpool/training.py:5" not in ran and ran["cnnpool/training.py:8"] == ["tests"]
 
