@@ -43,12 +43,12 @@ def flags(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "benchmark"), [("auto", False), ("warn", False), (True, False), (False, True)]
+    ("asked", "searches"), [("auto", False), ("warn", False), (True, False), (False, True)]
 )
-def test_cudnn_looks_for_its_fastest_way_where_bits_need_not_repeat(asked, benchmark, flags):
-    torch.backends.cudnn.benchmark = not benchmark
+def test_cudnn_looks_for_its_fastest_way_where_bits_need_not_repeat(asked, searches, flags):
+    torch.backends.cudnn.benchmark = not searches
     repeat_bits(asked, on_cpu=False)
-    assert torch.backends.cudnn.benchmark == benchmark
+    assert torch.backends.cudnn.benchmark == searches
 
 
 @needs_gpu
