@@ -106,14 +106,18 @@ def latex(columns: Sequence[Column]) -> str:
     )
 
 
-def csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records as CSV, with the keys of the first; None becomes an empty cell, no text a formula."""
+def csv(records: Sequence[Mapping[str, Any]], base64: Collection[str] = ()) -> str:
+    """Records as CSV, with the keys of the first; None becomes an empty cell, no text a formula.
+
+    Columns of ``base64`` stay as they are: a formula that does anything has characters that it lacks.
+    """
     if not records:
         return ""
     stream = io.StringIO()
     writer = csv_module.DictWriter(stream, list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in record.items()} for record in records)
+    for record in records:
+        writer.writerow({k: value if k in base64 else _harmless(value) for k, value in record.items()})
     return stream.getvalue()
 
 

@@ -45,7 +45,7 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
         "table.tex": latex(comparison),
     }
     if answers := columns.correct(comparison):
-        files["correct.csv"] = tables.csv(answers)
+        files["correct.csv"] = tables.csv(answers, base64=["bits"])
     put(files, plots, folder)
 
 

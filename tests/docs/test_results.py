@@ -36,9 +36,9 @@ def samples(path):
             continue
         choice = row["choice"] if "choice" in row else row["pool"]
         for name, value in row.items():
-            if "." in name or name == "accuracy":
+            if ("." in name or name == "accuracy") and value:
                 at = found.setdefault((row.get("limit"), name), {})
-                at.setdefault(choice, {})[row["seed"]] = float(value) if value else math.nan
+                at.setdefault(choice, {})[row["seed"]] = float(value)
     return found
 
 
@@ -72,7 +72,7 @@ def over_images(path):
     """Ends of the intervals of paired differences over seeds and test images, by the bits of each run."""
     bits = {}
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        packed = np.frombuffer(base64.b64decode(row["bits"]), np.uint8)
+        packed = np.frombuffer(base64.b64decode(row["bits"], validate=True), np.uint8)
         bits.setdefault(row["choice"], []).append(np.unpackbits(packed)[: int(row["images"])].astype(float))
     ends = []
     for one, other in itertools.permutations(bits.values(), 2):
