@@ -40,7 +40,7 @@ CODE = {
 }
 """Files of the package -> the folder of their tests."""
 TESTS = ["wiring", *dict.fromkeys(CODE.values())]
-STATEMENTS, PROCESSES, PATIENCE_S = 300, 2, 1800
+STATEMENTS, PROCESSES, PATIENCE_S = 300, 2, 600
 # Tests of clusters take minutes, and fail where two run at once.
 QUIET = ["-x", "-q", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 QUIET += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
@@ -124,7 +124,7 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
         os.chdir(clone)
         sys.path.insert(0, str(clone))
         os.environ["PYTHONPATH"] = str(clone)
-        signal.alarm(PATIENCE_S)
+        signal.alarm(3 * PATIENCE_S if keep else PATIENCE_S)
         plugin = Ran(clone, tests, tracing=keep is not None)
         if keep:
             threading.settrace(plugin.trace)

@@ -77,3 +77,9 @@ def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
         "balanced accuracy and that of each class beside the accuracy"
     ]
     assert list(warnings(build(tmp_path, val_size=0))) == said * warned
+
+
+def test_a_single_class_is_warned_of(tmp_path):
+    folder(tmp_path, {"ant": 3})
+    said = "image_folder: there is one class only, so any network classifies every image correctly"
+    assert list(warnings(build(tmp_path, val_size=0))) == [said]

@@ -128,7 +128,7 @@ def test_the_same_seed_gives_the_same_bits_whatever_is_logged(runs, finished, tm
     assert again.measured["test"] == results.measured["test"]
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path, monkeypatch):
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step \d+ .*fit.lr"):
         runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0)
     # At once, however seldom a loss is logged.
@@ -137,6 +137,10 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_pa
     # Of images that are not trained on, after the last step.
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) before step 1: lower fit.lr"):
         runs.run(tmp_path / "short", lr=1e30, optimizer="sgd", warmup=0.0, max_steps=1)
+    # On a GPU no step waits for it: when it is next logged.
+    monkeypatch.setattr(torch.Tensor, "isfinite", lambda self: torch.tensor(True))
+    with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step 3 "):
+        runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0, log_every_steps=3)
     assert not [*tmp_path.rglob("results.json")]
 
 

@@ -162,6 +162,16 @@ def test_a_second_signal_stops_at_once_and_leaves_the_checkpoint_whole(runs, tmp
     assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == 8
 
 
+def test_a_signal_after_the_training_stops_at_once(runs, tmp_path, monkeypatch):
+    def stop(self, batch, batch_idx):
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("went on after the signal")
+
+    monkeypatch.setattr(Classifier, "test_step", stop)
+    with pytest.raises(Stopped):
+        runs.run(tmp_path)
+
+
 def stopped_after_an_epoch(runs, out, monkeypatch, **options):
     cut(monkeypatch, 8, power_cut, "on_train_epoch_end")
     with pytest.raises(RuntimeError, match="power cut"):

@@ -372,6 +372,14 @@ def test_a_single_run_and_further_processes_of_a_training_plan_nothing(tmp_path,
     assert list(outcomes_of(jobs)) == []
 
 
+def test_a_further_process_of_a_training_that_fails_adds_its_traceback_to_the_log(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    (tmp_path / "run").mkdir()
+    assert call("train", *call.quick, "fit.optimizer=sgd", "fit.lr=1e30", "hydra.run.dir=run")[0] == 1
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["train.log"]
+    assert "DivergedError" in (tmp_path / "run" / "train.log").read_text()
+
+
 def test_a_launcher_that_refuses_leaves_no_plan(call, tmp_path, monkeypatch):
     monkeypatch.setattr("cnnpool.launch.run_ray.find_spec", lambda name: None)
     assert call("train", *SWEEP, "launch=ray", *call.quick)[0] == 2
