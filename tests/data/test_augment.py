@@ -227,6 +227,11 @@ def test_an_operation_is_that_of_torchvision(name, wide):
         assert close.float().mean() > 0.97, (bin_, sign)
 
 
+def test_images_narrower_than_its_window_have_no_sharpness():
+    x = patches(size=(4, 20))[:, :, :2]
+    assert torch.equal(TABLE["sharpness"](x, torch.ones(4), torch.ones(4), False), TF.adjust_sharpness(x, 1.9))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("policy", ["randaugment", "trivialaugment"])
 def test_every_image_draws_for_itself(policy, channels):

@@ -102,6 +102,11 @@ def test_a_second_pass_brings_no_image_again():
         collector.add((torch.zeros(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64)))
         collector.close()
     assert collector.count == len(collector.batch()[0]) == 2
+    # Nor does one after a resumption.
+    resumed = BatchCollector(4)
+    resumed.load_state_dict(collector.state_dict())
+    resumed.add((torch.ones(2, 1, 1, 1), torch.ones(2, dtype=torch.int64)))
+    assert [part.sum() for part in resumed.batch()] == [0, 0] and resumed.count == 2
 
 
 def test_a_batch_of_another_form_is_unpacked_or_refused_with_the_remedy():
