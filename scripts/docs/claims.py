@@ -19,7 +19,8 @@ from scipy.stats import t
 
 from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
-from cnnpool.report.statistics import Bits, Values, image_means, of_means
+from cnnpool.report.statistics import Bits, image_means, of_means
+from cnnpool.report.statistics import Values as Images
 from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -35,9 +36,10 @@ PAGE = """\
 
 An answer speaks for these data, networks and recipes alone: *so* where the whole 95 % interval of an estimate
 lies where the sentence says, *the reverse* or *not so* where all of it lies elsewhere, *open* in between. It
-names the places that deviate. Intervals of accuracies cover other test images too. Each stands for itself: of
-{count} about {wrong} may miss by chance, and [results.md](results.md), which corrects for that, shows fewer.
-MNIST alone means all 55,000 images, three epochs; CIFAR-10 four epochs, where max and avg drop odd borders.
+names the places that deviate. Intervals of test accuracies cover other test images too, all others other
+seeds alone. Each stands for itself: of {count} about {wrong} may miss by chance; [results.md](results.md),
+which corrects for that, shows fewer. MNIST alone means all 55,000 images, three epochs; CIFAR-10 four epochs,
+where max keeps odd borders, as all others do but avg, beside which it drops them too.
 
 {items}
 
@@ -95,7 +97,6 @@ class Estimate:
         return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
 
 
-Images = Values
 Sample = tuple[list[float], Images | None]
 """The number of each seed, and its mean over the seeds for each test image, where that is known."""
 
@@ -136,19 +137,18 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
             if value := run.get(sentence.column):
                 arms[plain(run["choice"])][int(run["seed"])] = sentence.scale * float(value)
         bits = correct(docs / folder) if sentence.column == ACCURACY else {}
-        # A choice of two rooms is called ``max / gap``.
-        for readout in sorted({choice.partition(" / ")[2] for choice in arms}):
-            for row in sentence.rows:
-                names = [f"{one} / {readout}" if readout else one for one in row.split(" – ")]
-                names = [one.replace(" 2/2", "") for one in names]
-                first, *second = (arms.get(one, {}) for one in names)
-                seeds = [seed for seed in first if all(seed in arm for arm in second)]
-                values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
-                means = [image_means(bits.get(one, {}), seeds) for one in names]
-                if values:
-                    known = all(one is not None for one in means)
-                    by_image = sentence.scale * (means[0] - sum(means[1:])) if known else None
-                    found[row, data][f"{setting}, {readout}" if readout else setting] = values, by_image
+        for row in sentence.rows:
+            names = [one.replace(" 2/2", "") for one in row.split(" – ")]
+            beside = {one: f"{one} beside avg" for one in names if f"{one} beside avg" in arms}
+            names = [beside.get(one, one) for one in names] if "avg" in row else names
+            first, *second = (arms.get(one, {}) for one in names)
+            seeds = [seed for seed in first if all(seed in arm for arm in second)]
+            values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
+            means = [image_means(bits.get(one, {}), seeds) for one in names]
+            if values:
+                known = all(one is not None for one in means)
+                by_image = sentence.scale * (means[0] - sum(means[1:])) if known else None
+                found[row, data][setting] = values, by_image
     return found
 
 
@@ -163,8 +163,9 @@ def correct(folder: Path) -> dict[str, dict[int, Bits]]:
 
 
 def plain(choice: str) -> str:
-    """The name of max pooling with no option set, where a sweep has other forms of it too."""
-    return choice.replace("(ceil_mode=false, kernel_size=2)", "")
+    """The name of max pooling where a sweep has two: that which keeps odd borders, and that beside avg."""
+    kept = choice.replace("(ceil_mode=true, kernel_size=2)", "")
+    return kept.replace("(ceil_mode=false, kernel_size=2)", " beside avg")
 
 
 def estimates(sentence: Sentence, docs: Path) -> dict[tuple[str, str], Estimate]:
@@ -207,11 +208,10 @@ def _listed(places: Sequence[tuple[str, str]], every: Iterable[tuple[str, str]])
 def lines(number: int, sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> Iterator[list[str]]:
     """The sentence's rows of the table."""
     for row in sentence.rows:
-        if not any(place[0] == row for place in found):
-            continue
         sign = "+" if " – " in row or sentence.scale == 1 else ""
         cells = [found[row, data].cell(sign) if (row, data) in found else "" for data in DATA]
-        yield [f"{number} {row}".strip(), *cells]
+        if any(cells):
+            yield [f"{number} {row}".strip(), *cells]
 
 
 def page(docs: Path = DOCS) -> str:

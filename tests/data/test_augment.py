@@ -229,7 +229,8 @@ def test_an_operation_is_that_of_torchvision(name, wide):
 
 def test_images_narrower_than_its_window_have_no_sharpness():
     x = patches(size=(4, 20))[:, :, :2]
-    assert torch.equal(TABLE["sharpness"](x, torch.ones(4), torch.ones(4), False), TF.adjust_sharpness(x, 1.9))
+    found = TABLE["sharpness"](x, torch.ones(4), torch.ones(4), False)
+    assert torch.equal(found, TF.adjust_sharpness(x, 1.9))
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -372,7 +372,7 @@ def test_a_single_run_and_further_processes_of_a_training_plan_nothing(tmp_path,
     assert list(outcomes_of(jobs)) == []
 
 
-def test_a_further_process_of_a_training_that_fails_adds_its_traceback_to_the_log(call, tmp_path, monkeypatch):
+def test_a_further_process_that_fails_adds_its_traceback_to_the_log(call, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     (tmp_path / "run").mkdir()
     assert call("train", *call.quick, "fit.optimizer=sgd", "fit.lr=1e30", "hydra.run.dir=run")[0] == 1

@@ -76,6 +76,9 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     labels = images.dataset.test.labels
     right = (torch.cat(batches).argmax(1) == labels).double().mean()
     assert float(right) == pytest.approx(trained.accuracy)
+    for _ in range(2):
+        quiet().test(classifier, images, verbose=False)
+        assert len(classifier.correct) == len(labels)
     pixels = images.dataset.test.images[0]
     Image.fromarray(pixels[0].numpy()).save("digit.png")
     by_values, by_file = classifier.predict(pixels / 255), classifier.predict("digit.png")
