@@ -97,6 +97,18 @@ def test_a_candidate_whose_tries_all_fail_is_out(make_study, bench, drive):
     assert (found.recommended, reason) == (0, "one left")
 
 
+def test_no_thread_counts_on_once_the_context_ends(make_study, monkeypatch):
+    def slow(self):
+        self._ended.wait()
+        time.sleep(0.1)
+        self.last_word = self._study.ledger.spent_s
+
+    monkeypatch.setattr(Clock, "_run", slow)
+    with Clock(make_study()) as clock:
+        pass
+    assert clock.last_word == 0
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

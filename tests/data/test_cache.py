@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from cnnpool.data import Raw, Split, cache, from_pixels
+from cnnpool.data.errors import DataError
 from cnnpool.data.rows import File, Stored, sums_of
 from cnnpool.system.atomic import beside
 
@@ -60,6 +61,15 @@ def test_what_was_kept_comes_back_whole_until_another_key_replaces_it(tmp_path, 
     assert (again.sha256, again.classes) == (raw().sha256, ("a", "é b"))
     assert cached(path, "other", partial(make, seed=1)).sha256 == raw(1).sha256
     assert cached(path, "other", never).sha256 == raw(1).sha256
+
+
+def test_memory_that_is_short_is_no_damage(tmp_path, monkeypatch):
+    path = tmp_path / "x.images"
+    cache.cached(path, "k", make, stream=True)
+    monkeypatch.setattr(cache, "free_memory", lambda: 1)
+    with pytest.raises(DataError, match=r"data\.stream=auto"):
+        cache.cached(path, "k", never, stream=False)
+    assert cache.cached(path, "k", never, stream=True).sha256 == raw().sha256
 
 
 def test_a_file_cut_anywhere_is_not_taken_for_whole(tmp_path, caplog, cached):
