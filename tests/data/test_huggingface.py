@@ -63,6 +63,10 @@ def test_images_labels_and_classes_are_those_of_the_files(tmp_path, insects):
         assert split.labels.tolist() == [i % 3 for i in range(count)]
         assert np.array_equal(split.pixels.numpy(), [pixels(100 * count + i) for i in range(count)])
     assert "train (12), validation (3), test (6); images in picture, classes in kind" in raw.notes[0]
+    # Without test images those of validation are.
+    (insects / "test-00000-of-00001.parquet").unlink()
+    raw = read(tmp_path, insects)
+    assert raw.val is None and len(raw.test) == 3
 
 
 def test_one_file_is_cut_into_training_and_test_images(tmp_path):

@@ -40,6 +40,12 @@ def test_rows_on_disk_are_those_in_memory(on_disk, first, data):
     assert np.array_equal(taken.whole().numpy(), PIXELS[first])
 
 
+def test_rows_are_read_in_several_parts_where_one_is_too_large(on_disk, monkeypatch):
+    monkeypatch.setattr("cnnpool.data.rows.CHUNK", on_disk.nbytes // 3)
+    assert [len(chunk) for chunk in on_disk.chunks()] == [13, 13, 13, 1]
+    assert np.array_equal(on_disk.whole().numpy(), PIXELS)
+
+
 def test_sums_are_those_of_whole_numbers_in_memory_and_on_disk(on_disk):
     values = PIXELS.astype(np.int64)
     expected = np.stack((values.sum((0, 1, 2)), (values**2).sum((0, 1, 2))))

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from cnnpool.fit import Classifier
 from cnnpool.fit.optimizers import Muon, orthogonal
 
 
@@ -75,3 +76,10 @@ def test_autocast_rounds_nothing():
     plain = orthogonal([draw((4, 9))])
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(orthogonal([draw((4, 9))])[0], plain[0])
+
+
+def test_rates_by_layer_need_a_network_of_ours_and_one_rate_takes_any():
+    other = torch.nn.Linear(2, 2)
+    assert Classifier(model=other).levels == []
+    with pytest.raises(ValueError, match="rates by layer and frozen layers need a network of cnnpool"):
+        Classifier(model=other, fit={"layer_decay": 0.5})
