@@ -49,6 +49,7 @@ def test_cudnn_looks_for_its_fastest_way_where_bits_need_not_repeat(asked, searc
     torch.backends.cudnn.benchmark = not searches
     repeat_bits(asked, on_cpu=False)
     assert torch.backends.cudnn.benchmark == searches
+    assert torch.get_deterministic_debug_mode() == {True: 2, False: 0}.get(asked, 1)
 
 
 @needs_gpu
