@@ -101,5 +101,5 @@ def test_mlflow_gets_scalars_settings_and_pictures_and_goes_on_in_the_same_run(r
     assert found.info.status == "FINISHED" and found.info.run_name == "digits/convnet/max/seed0"
     assert found.data.metrics["test/accuracy"] == results.measured["test"]["accuracy"]
     assert found.data.params["run"] == "digits/convnet/max/seed0"
-    assert [one.path for one in client.list_artifacts(found.info.run_id, "maps")]
+    assert [one.path for one in client.list_artifacts(found.info.run_id, "view")]
     assert json.loads((out / "logged.json").read_text()) == {"mlflow": found.info.run_id}
