@@ -144,6 +144,8 @@ def test_options_out_of_range_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             build(**options).train_loader()
+    with pytest.raises(ValueError, match="2 training images give 3 x 1 parts no image each"):
+        build(limit=2, batch_size=3).train_loader(shard=(0, 3))
 
 
 def test_inconsistent_data_is_refused(monkeypatch):

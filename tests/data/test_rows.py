@@ -103,6 +103,22 @@ def test_items_that_have_room_run_at_once():
     assert sorted(in_threads(work, range(4), ahead=4, workers=4)) == [0, 1, 2, 3]
 
 
+def test_what_another_has_taken_is_waited_for():
+    budget, order = Budget(3), []
+
+    def other():
+        with budget.taken(2):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with budget.taken(2):
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "other"]
+
+
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 def test_no_more_than_so_many_are_made_before_they_are_asked_for(ahead):
     made = []

@@ -8,7 +8,8 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool.fit import Classifier, DivergedError, results
+from cnnpool import data
+from cnnpool.fit import Classifier, DivergedError, Images, results
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
@@ -103,7 +104,9 @@ def test_a_run_cut_between_epochs_or_before_its_test_goes_on_to_the_same_bits(
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **EVERY)
     assert not (tmp_path / "results.json").exists()
-    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
+    results, resumed = runs.run(tmp_path, **EVERY)
+    assert_equal(runs, out, tmp_path, net, resumed)
+    assert results.measured["cost"]["train_images_per_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,12 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     assert signal.getsignal(signum) is before
     assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == step
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
+
+
+def test_images_go_on_where_they_were_once():
+    images = Images(data.build("digits", limit=64, batch_size=8))
+    images.load_state_dict({"epoch": 0, "batch": 2})
+    assert [len(list(images.train_dataloader())) for _ in range(2)] == [6, 8]
 
 
 def test_a_run_under_nohup_outlives_its_terminal():

@@ -16,7 +16,7 @@ from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.launch import sweep
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_job import is_of_memory
+from cnnpool.launch.run_job import failed, is_of_memory
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
@@ -102,6 +102,12 @@ def test_memory_that_ran_out_is_known_by_many_words(said, expected):
     led_to = RuntimeError("could not be loaded")
     led_to.__cause__ = OSError(said)
     assert is_of_memory(led_to) is expected
+
+
+@pytest.mark.parametrize(("devices", "said"), [(2, "another process of this training ended"), (1, "Runtime")])
+def test_a_process_that_does_not_answer_is_one_of_several(tmp_path, devices, said):
+    job = Job(tmp_path, [], {"fit": {"devices": devices}})
+    assert failed(job, RuntimeError("[gloo] Connection closed by peer")).message.startswith(said)
 
 
 def test_data_that_cannot_be_downloaded_are_asked_for_once(call, states, tmp_path, monkeypatch):

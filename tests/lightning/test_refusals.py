@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from cnnpool import probe
 from cnnpool.lightning import Aliasing, GradientRouting, ProbeCallback, ShiftConsistency, ShiftInvariance
+from cnnpool.lightning.probe_callback import check
 from cnnpool.quantity import ratio
 
 IMAGES = torch.rand(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -150,6 +151,16 @@ def test_a_given_batch_and_given_modules_are_measured():
     assert callback.latest == expected and set(expected) == {"pool"}
     with pytest.raises(ValueError, match=r"labels must be .*got float32 \(6,\)"):
         ProbeCallback(probe.GradientRouting(), batch=(images, torch.rand(6)))
+
+
+def test_a_probe_of_many_passes_is_not_tried_beforehand():
+    class Long(probe.Aliasing):
+        tried = False
+
+        def measure(self, *arguments):
+            raise AssertionError("tried")
+
+    check(Long(), Theirs(), dict, IMAGES, CLASSES)
 
 
 def test_early_stopping_sees_the_values():

@@ -84,6 +84,8 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     by_values, by_file = classifier.predict(pixels / 255), classifier.predict("digit.png")
     assert by_values == by_file and by_values.probability == pytest.approx(float(batches[0][0].max()))
     assert by_values.name == images.dataset.classes[int(batches[0][0].argmax())]
+    # An image of another size is resized and cut: a plain one stays plain.
+    assert classifier.predict(torch.full((1, 20, 16), 0.5)) == classifier.predict(torch.full((1, 8, 8), 0.5))
     with pytest.raises(ValueError, match="the image has 3 channels, and the network takes 1"):
         classifier.predict(pixels.expand(3, -1, -1) / 255)
     assert cnnpool.load(tmp_path / "run" / "checkpoints" / "best.ckpt").steps > 0
