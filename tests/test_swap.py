@@ -18,11 +18,6 @@ from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d
 EXAMPLE = torch.zeros(1, 3, 64, 64)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def images(count=2, size=64):
     return torch.randn(count, 3, size, size)
 

@@ -32,7 +32,6 @@ class Clock:
 
     def __init__(self, study: Study):
         self._study = study
-        self._last = self._saved = time.monotonic()
         self._deadline_active = self.budget_spent = False
         self._ended = Event()
         self._thread = Thread(target=self._run, daemon=True)

@@ -20,7 +20,7 @@ from cnnpool.data.decode import Header
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, decoded
 from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored
-from cnnpool.system.atomic import beside, explained, flush_folder, rename, replacing
+from cnnpool.system.atomic import beside, explained, rename, replacing
 from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
@@ -40,7 +40,6 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
     if raw := _load(path, key, stream):
         return raw
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{path}.lock")
         with Progress("waiting for another process that decodes these images"):
             lock.acquire()
@@ -113,7 +112,6 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
             np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
             os.fsync(file.descriptor)
             rename(part, path)
-        flush_folder(path.parent)
         file.path = path
     except OSError as error:
         _log.warning(NOT_KEPT, path.parent, explained(error, path).strerror)

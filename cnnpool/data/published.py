@@ -195,7 +195,6 @@ def obtained(
             raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
     verb = "download" if download else "unpack"
     try:
-        root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f".{title}.lock"), _bounded(largest):
             # Before the first step: another process may have fetched it while this one waited.
             for step in (lambda: None, *steps):

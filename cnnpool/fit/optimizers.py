@@ -64,8 +64,6 @@ class Muon(Optimizer):
             _matrix(p, like=p).add_(step, alpha=-0.2 * group["lr"] * math.sqrt(max(step.shape)))
 
     def _adamw_step(self, params: list[Tensor], group: dict[str, Any]) -> None:
-        if not params:
-            return
         for p in params:
             if not self.state[p]:
                 self.state[p].update(

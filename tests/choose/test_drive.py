@@ -109,6 +109,25 @@ def test_no_thread_counts_on_once_the_context_ends(make_study, monkeypatch):
     assert clock.last_word == 0
 
 
+def test_the_time_is_counted_to_the_end_and_saved_now_and_then(make_study, monkeypatch):
+    study, saved = make_study(), []
+    monkeypatch.setattr("cnnpool.choose.drive.TICK_S", 0.01)
+    monkeypatch.setattr("cnnpool.choose.drive.SAVED_S", 0.1)
+    monkeypatch.setattr(type(study.ledger), "save", lambda ledger: saved.append(ledger.spent_s))
+    begun = time.monotonic()
+    with Clock(study):
+        time.sleep(0.35)
+    assert 0.35 <= study.ledger.spent_s == saved[-1] <= time.monotonic() - begun
+    assert 2 <= len(saved) <= 1 + study.ledger.spent_s / 0.1
+    # Between two batches the end of the budget stops nobody.
+    with Signals(), Clock(study) as clock:
+        with clock.deadline_active():
+            pass
+        study.ledger.spent_s = study.options.budget_s
+        time.sleep(0.05)
+    assert not clock.budget_spent
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

@@ -247,9 +247,9 @@ def test_every_image_draws_for_itself(policy, channels):
 @pytest.mark.parametrize("image", [torch.zeros(1, 3, 5, 5), torch.full((1, 1, 5, 5), 255)])
 def test_plain_images_stay_plain(image):
     x = image.to(torch.uint8)
-    none = torch.zeros(1)
-    for name in ("autocontrast", "equalize"):
-        assert torch.equal(TABLE[name](x, none, none, False), x)
+    one = torch.ones(1)
+    for name in ("autocontrast", "contrast", "equalize"):
+        assert torch.equal(TABLE[name](x, one, -one, False), x)
 
 
 def test_jitter_draws_a_factor_for_each_image_within_the_strength():

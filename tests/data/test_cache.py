@@ -56,11 +56,18 @@ def cached(request):
 
 def test_what_was_kept_comes_back_whole_until_another_key_replaces_it(tmp_path, cached):
     path = tmp_path / "new" / "x.images"
-    assert cached(path, "k", make).sha256 == raw().sha256
+    assert cached(path, "k", make).known_sha256 == raw().sha256
     again = cached(path, "k", never)
     assert (again.sha256, again.classes) == (raw().sha256, ("a", "é b"))
     assert cached(path, "other", partial(make, seed=1)).sha256 == raw(1).sha256
     assert cached(path, "other", never).sha256 == raw(1).sha256
+
+
+def test_a_file_that_is_cut_while_it_is_used_is_named(tmp_path):
+    made = cache.cached(tmp_path / "x.images", "k", make, True)
+    (tmp_path / "x.images").write_bytes(b"")
+    with pytest.raises(DataError, match=f"{tmp_path}/x.images ended too early"):
+        made.train.rows.whole()
 
 
 def test_memory_that_is_short_is_no_damage(tmp_path, monkeypatch):
@@ -152,7 +159,16 @@ def test_a_full_disk_costs_only_the_cache(tmp_path, monkeypatch, caplog, cached)
 def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path, caplog, cached):
     (tmp_path / "file").write_text("")
     assert cached(tmp_path / "file" / "x.images", "k", make).sha256 == raw().sha256
+    assert f"cannot keep decoded images in {tmp_path}/file" in caplog.text
     assert caplog.records[-1].levelno == logging.WARNING
+
+
+def test_what_was_kept_is_read_where_nothing_can_be_written_any_more(tmp_path):
+    path, lock = tmp_path / "x.images", tmp_path / "x.images.lock"
+    cache.cached(path, "k", make)
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    assert cache.cached(path, "k", never).sha256 == raw().sha256
 
 
 def test_a_file_on_disk_is_read_for_its_digest_only_if_its_time_of_change_is_another(tmp_path, monkeypatch):

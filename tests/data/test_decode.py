@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from cnnpool.data import DataError
 from cnnpool.data.decode import centre, decode, read_header
 from cnnpool.data.images import Pictures, between, commonest_size, decoded, survey
 
@@ -222,6 +223,15 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
     assert list(unreadable) == [7] and unreadable[7].startswith("not an image of BMP")
     for place, (image, _) in zip(found, decoded(pictures, found, (9, 9, 3), workers), strict=True):
         assert np.array_equal(image, decode(paths[place], (9, 9), 3))
+
+
+def test_items_that_cannot_be_read_or_have_no_label_are_named_by_their_number():
+    # Item 0 is asked for, as of a data set that cannot read it.
+    pets = Pictures({1: None}, {"train": 1}, title="Pets")
+    assert survey(pets, 200)[1] == {0: "KeyError: 0"} and pets.name(0) == "image 0 of Pets"
+    assert pets.is_grey() is False
+    with pytest.raises(DataError, match="image 0 of Pets has no label"):
+        survey(Pictures([(b"", -1)], {"train": 1}, title="Pets"), 200)
 
 
 def test_the_size_of_most_images_is_chosen_and_the_reason_said():

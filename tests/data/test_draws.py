@@ -31,6 +31,7 @@ def test_draws_are_uniform_and_those_of_an_image_whatever_the_batch():
     few = Draws(3, 1, torch.tensor([17, 4]))
     assert torch.equal(few.rand(2, 3), numbers[[17, 4]])
     assert torch.equal(few.rand(), many.rand()[[17, 4]])
+    assert not torch.isin(many.rand(2, 3), numbers).any()
     assert not torch.equal(few.rand(), Draws(3, 2, torch.tensor([17, 4])).rand())
 
 

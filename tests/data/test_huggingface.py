@@ -74,6 +74,9 @@ def test_one_file_is_cut_into_training_and_test_images(tmp_path):
     write(path, [i % 2 * 2 for i in range(20)])
     raw = read(tmp_path, path)
     assert raw.classes == ("ant", "fly") and raw.test.labels.bincount().tolist() == [2, 2]
+    # Nor need the only split be called train.
+    write(tmp_path / "one" / "test.parquet", [0, 1] * 10)
+    assert len(read(tmp_path, tmp_path / "one").train) == 16
     assert data.build("huggingface", path=str(path), root=str(tmp_path / "d")).counts["test"] == [2, 2]
 
 
@@ -91,6 +94,9 @@ def test_labels_may_be_texts_or_numbers(tmp_path, kind, labels, names):
     assert raw.classes == names
     found = [names[label] for split in raw.splits.values() for label in split.labels.tolist()]
     assert sorted(found) == sorted(map(str, labels))
+    table = pyarrow.parquet.read_table(path).rename_columns(["image", "label"])
+    pyarrow.parquet.write_table(table.replace_schema_metadata(None), path)
+    assert read(tmp_path, path).classes == names
 
 
 def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
@@ -132,6 +138,9 @@ def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
         DataError, match=r"data.path=.*/nothing cannot be read by datasets \(.*\): give a name"
     ):
         read(tmp_path, tmp_path / "nothing")
+    (insects / "train-00000-of-00001.parquet").unlink()
+    with pytest.raises(DataError, match=r"has no split called train, but .*: choose one by data.train"):
+        read(tmp_path, insects)
 
 
 def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):

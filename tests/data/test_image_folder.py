@@ -58,12 +58,13 @@ def test_hidden_and_other_files_are_left_alone_and_counted(root):
     (root / "train" / "Thumbs").write_bytes(b"x")
     (root / "train" / ".cache").mkdir()
     save(root / "train" / "stray.png", pixels())
+    save(root / "stray.png", pixels())
     save(root / "spare" / "dog" / "0.png", pixels())
     raw = read(root)
     assert len(raw.train) == 12 and raw.classes == ("ant", "bee", "cat")
     assert raw.notes[1] == (
         "left alone: .txt (2), files without suffix (1), hidden files (1), "
-        "images in no class's folder (1), other folders (1)"
+        "images in no class's folder (2), other folders (1)"
     )
 
 
@@ -131,6 +132,13 @@ def test_unreadable_images_are_found_together_and_listed_in_a_file(damaged):
     assert len(lines) == 12 and lines[-1].startswith("test/cat/z.jpg: not an image of BMP, GIF")
 
 
+def test_where_their_list_cannot_be_written_the_reason_is_said(damaged):
+    (damaged / ".cnnpool-cache").write_text("")
+    said = r"and 11 more \(their list cannot be kept in .*cnnpool-cache: File exists\): repair"
+    with pytest.raises(DataError, match=said):
+        read(damaged)
+
+
 def test_unreadable_images_are_left_out_if_asked_and_recorded(damaged, root):
     raw = read(damaged, skip_unreadable=True)
     assert (len(raw.train), len(raw.test)) == (12, 6)
@@ -154,14 +162,18 @@ def test_a_disk_that_fails_is_no_unreadable_image(root, monkeypatch):
 
 def test_no_warning_of_pillows_is_heard(root, monkeypatch, caplog):
     # The size that Pillow warns of is lowered: real ones take half a gigabyte.
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
     palette = Image.new("P", (8, 8))
     palette.putpalette(RNG.integers(0, 256, 768, np.uint8).tobytes())
     palette.save(root / "train" / "ant" / "palette.png", transparency=bytes(range(256)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    # Metadata of five entries that ends before the first.
+    save(root / "train" / "ant" / "z.jpg", pixels(), exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0")
+    Image.init()
+    caplog.set_level(logging.DEBUG, "PIL")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
         read(root)
-    assert Image.MAX_IMAGE_PIXELS == 50
+    assert not heard and Image.MAX_IMAGE_PIXELS == 30
     assert [record for record in caplog.records if record.name.startswith("PIL")] == []
     assert logging.getLogger("PIL").level != logging.CRITICAL
 
@@ -307,11 +319,14 @@ def test_folders_that_systems_make_are_no_classes_and_hold_no_images(tmp_path):
     for name in ("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN"):
         dot(tmp_path / name / "ant" / "0.png", 90)
         dot(tmp_path / "ant" / name / "0.png", 91)
+    (tmp_path / "empty").mkdir()
     (tmp_path / "ant" / "Thumbs.db").write_bytes(b"x")
     (tmp_path / "ant" / ".DS_Store").write_bytes(b"x")
     raw = read(tmp_path)
     assert raw.classes == ("ant", "bee") and len(raw.train) + len(raw.test) == 10
-    assert raw.notes[1] == "left alone: .db (1), folders of the system (10), hidden files (1)"
+    assert raw.notes[1] == (
+        "left alone: .db (1), folders of the system (10), folders without images (1), hidden files (1)"
+    )
 
 
 def test_a_class_whose_name_is_written_in_two_ways_is_one(tmp_path):

@@ -1,4 +1,5 @@
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -82,6 +83,10 @@ def test_a_run_resumed_after_any_batch_sees_exactly_the_rest(stop):
         second.sampler.set_epoch(2)
         assert same(list(second), whole[stop:])
         assert same(epoch_of(second, 3), epoch_of(augmented(), 3))
+        second.load_state_dict(state)
+        assert same(epoch_of(second, 3), epoch_of(augmented(), 3))
+        next(iter(second))
+        assert second.state_dict() == {"epoch": 3, "batch": 1}
     else:
         # The epoch was whole: the next thing is the next one.
         assert same(list(second), epoch_of(augmented(), 3))
@@ -97,6 +102,7 @@ def test_an_iterator_made_before_the_epoch_is_set_follows_it():
 def test_a_batch_is_made_where_the_images_lie():
     plain = loader(split(8), batch_size=4, shuffle=True, **PLAIN)
     plain.dataset.move(torch.device("meta"))
+    assert plain.dataset.split.labels.device.type == "meta"
     for images, labels in plain:
         assert images.device.type == labels.device.type == "meta"
         assert images.shape == (4, 3, 6, 5) and images.is_contiguous(memory_format=torch.channels_last)
@@ -132,7 +138,7 @@ def test_shards_share_out_the_images(world):
     shards = [loader(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]
     assert len({len(b) for b in shards}) == 1
     parts = [seen(b) for b in shards]
-    assert len({len(p) for p in parts}) == 1
+    assert len({len(p) for p in parts}) == 1 and parts[0] != sorted(parts[0])
     together = [label for part in parts for label in part]
     assert len(together) == len(set(together)) == 20 // world * world
     plain = [seen(loader(split(20), batch_size=4, shard=(r, world), **PLAIN)) for r in range(world)]
@@ -156,6 +162,7 @@ def test_batches_of_an_epoch_that_goes_on_are_its_own_when_the_next_one_is_set(s
         batches.sampler.set_epoch(number)
         shown = iter(batches)
         first = next(shown)
+        assert (size == 300) == any("cnnpool-data" in one.name for one in threading.enumerate())
         batches.sampler.set_epoch(then)
         return [first, *shown]
 
@@ -211,6 +218,8 @@ def test_options_that_do_not_fit_are_refused():
         ImageFolder(resize=32)
     with pytest.raises(ValueError, match=r"data.resize=32 must be at least data.size=\(30, 40\)"):
         ImageFolder(resize=32, size=(30, 40))
+    with pytest.raises(ValueError, match=r"data\.channels must be"):
+        ImageFolder(channels=2)
     assert ImageFolder(resize=32, size=32).part == (32, 32) and ImageFolder(size=32).part is None
 
 

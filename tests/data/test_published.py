@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import logging
 import os
 import pickle
 import resource
@@ -101,7 +102,8 @@ def test_from_nothing_every_data_set_is_downloaded_unpacked_and_then_needs_no_ne
         fetched.clear()
 
 
-def test_readers_at_once_share_one_download(served, fetched, tmp_path):
+def test_readers_at_once_share_one_download(served, fetched, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(source("mnist", tmp_path).read().sha256))
@@ -112,6 +114,7 @@ def test_readers_at_once_share_one_download(served, fetched, tmp_path):
     for each in threads:
         each.join()
     assert len(found) == 3 and len(set(found)) == 1 and len(fetched) == 4
+    assert caplog.text.count(f"downloading MNIST to {tmp_path}") == 1
 
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "cifar10"])

@@ -1,3 +1,4 @@
+import os
 import threading
 import time
 from itertools import islice
@@ -68,6 +69,12 @@ def test_a_file_that_became_shorter_is_named_and_one_whose_name_is_gone_stays_re
         rows.whole()
     (tmp_path / "y").unlink()
     assert np.array_equal(other.whole().numpy(), PIXELS)
+    with pytest.raises(DataError, match=rf"cannot read {tmp_path} \(Is a directory\): run again"):
+        File(tmp_path).read(np.zeros(1, np.int64), (1, 1, 1))
+    descriptor = other.file.descriptor
+    del other
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def threads() -> list[str]:

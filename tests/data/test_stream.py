@@ -2,12 +2,14 @@
 
 import errno
 import itertools
+import logging
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from PIL import Image
 
 from cnnpool import data
@@ -62,6 +64,7 @@ def test_streamed_images_give_the_bits_of_those_in_memory(root):
     for shard in ((0, 1), (0, 2), (1, 2)):
         own, other = (each.train_loader(shard=shard) for each in (expected, streamed))
         assert same(epochs(own), epochs(other))
+        assert (own.dataset.ahead(4), other.dataset.ahead(4)) == (0, 3)
         for split in ("val", "test"):
             plain = (each.plain_loader(getattr(each, split), shard=shard) for each in (expected, streamed))
             assert same(*map(epochs, plain))
@@ -124,13 +127,26 @@ def test_without_room_on_disk_images_are_held_in_memory_if_they_fit_there(tmp_pa
         read(root)
 
 
+def test_progress_counts_the_images(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    for name in ("SILENT_S", "LINES_S"):
+        monkeypatch.setattr(f"cnnpool.system.progress.{name}", 0.0)
+    read(fill(tmp_path / "images"))
+    for line in ("looking at images: 36 of 36 files (100 %)", "decoding: 36 of 36 images (100 %)"):
+        assert line in caplog.text
+
+
 def test_a_disk_that_fills_up_while_images_are_decoded_is_one_line(tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cache, "File", full)
-    with pytest.raises(DataError, match=r"cannot write .*3x8.images.* \(No space left on device\): make"):
-        read(fill(tmp_path / "images"))
+    root = fill(tmp_path / "images")
+    with pytest.raises(DataError, match=r"cannot write .*3x8.images.* \(No space left on dev") as caught:
+        read(root)
+    assert "\n" not in str(caught.value)
+    with FileLock(root / ".cnnpool-cache" / "3x8.images.lock", timeout=0) as lock:
+        assert lock.is_locked
 
 
 def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path):

@@ -21,12 +21,12 @@ def read(root, dataset, **options):
     return Torchvision(root=str(root), dataset=dataset, download=False, **options).read()
 
 
-def mat_files(root, monkeypatch, name="SVHN"):
+def mat_files(root, monkeypatch, seed=0):
     """Write SVHN's two files: their images (N, H, W, C), and labels 1 to 10, of which the last means 0."""
     root.mkdir(exist_ok=True)
     split_list, written = {}, {}
     for part, count in (("train", 40), ("test", 20)):
-        images, labels = noise(count, 32, 32, 3, seed=count), np.arange(count) % 10 + 1
+        images, labels = noise(count, 32, 32, 3, seed=seed + count), np.arange(count) % 10 + 1
         path = root / f"{part}_32x32.mat"
         savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": labels[:, None].astype(np.uint8)})
         split_list[part] = ["", path.name, hashlib.md5(path.read_bytes()).hexdigest()]
@@ -67,6 +67,8 @@ def test_images_and_labels_of_svhn_are_those_of_its_files(tmp_path, monkeypatch)
         assert split.labels.tolist() == labels.tolist()
     assert raw.classes == tuple("0123456789") and raw.val is None
     assert raw.notes[0] == f"SVHN of torchvision, in {tmp_path}"
+    changed = mat_files(tmp_path, monkeypatch, seed=1)["test"][0]
+    assert np.array_equal(read(tmp_path, "SVHN").test.pixels.numpy(), changed)
 
 
 def test_letters_of_emnist_are_grey_and_have_no_class_for_nothing(tmp_path):
@@ -96,6 +98,9 @@ def test_validation_images_that_are_published_are_taken_whole(tmp_path):
     assert {part: len(split) for part, split in raw.splits.items()} == {"train": 4, "val": 6, "test": 8}
     assert raw.val.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert np.array_equal(raw.val.pixels[2].numpy(), noise(20, 24, 3, seed=2))
+    (base / "images" / "dotted" / "val1.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"cannot decode .*/images/dotted/val1.png \(not an image"):
+        read(tmp_path, "DTD", variant=3)
 
 
 def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch):
@@ -147,6 +152,8 @@ def test_unknown_names_are_refused_with_a_suggestion():
     ):
         with pytest.raises(ValueError, match=said):
             Torchvision(dataset=dataset, variant=variant)
+    with pytest.raises(ValueError, match=r"data\.channels must be"):
+        Torchvision(dataset="SVHN", channels=2)
 
 
 @pytest.mark.parametrize("name", sorted(SETS))

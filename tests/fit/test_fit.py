@@ -1,15 +1,20 @@
 import json
 import re
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
+from short_runs import quiet_trainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from cnnpool import data
-from cnnpool.fit import DivergedError
+from cnnpool.fit import Classifier, DivergedError, trainer
 from cnnpool.fit.trainer import build_trainer
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import routing
@@ -158,3 +163,45 @@ def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
     results, _ = runs.run(tmp_path, epochs=1, limit=128, images={"val_size": 0}, probes={})
     assert "val" not in results.measured
     assert (tmp_path / "checkpoints" / "best.ckpt").exists()
+
+
+def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, monkeypatch, caplog):
+    # A clock of one second a call: from the start of each epoch on the third batch is the first to be late.
+    monkeypatch.setattr(trainer, "LINE_S", 2.5)
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=count().__next__))
+    with caplog.at_level("INFO"):
+        runs.run(tmp_path, probes={}, progress="auto")
+    said = [line.strip() for line in caplog.messages if " batches (" in line]
+    assert said == [f"epoch {epoch}/2   3 of 4 batches (75 %)" for epoch in (1, 2)]
+
+
+def test_an_option_that_lightning_refuses_is_named(runs, tmp_path):
+    with pytest.raises(ValueError, match=r"^trainer\.max_time=soon: Lightning's Trainer refuses this \("):
+        runs.run(tmp_path, trainer={"max_time": "soon"})
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:.*does not have many workers")
+def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp_path):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    loader = DataLoader(TensorDataset(torch.rand(8, 1, 2, 2), torch.arange(8) % 2), batch_size=2)
+    classifier, theirs = Classifier(model=network), quiet_trainer(max_epochs=3)
+    theirs.fit(classifier, loader, loader)
+    assert classifier.total_steps == classifier.steps == 12
+    theirs.save_checkpoint(tmp_path / "own.ckpt")
+    with pytest.raises(ValueError, match="was made from a module object: pass that as model="):
+        Classifier.load_from_checkpoint(tmp_path / "own.ckpt")
+    loaded = Classifier.load_from_checkpoint(tmp_path / "own.ckpt", model=network)
+    with pytest.raises(ValueError, match="does not know how its images are normalised: give data="):
+        loaded.predict(torch.rand(1, 2, 2))
+
+
+@pytest.mark.slow
+def test_a_published_network_as_it_is_gets_its_pictures(runs, tmp_path):
+    options = {
+        "operator": "keep",
+        "readout": "keep",
+        "model": {"name": "torchvision", "arch": "squeezenet1_1"},
+    }
+    runs.run(tmp_path, **options, images={"size": 32}, probes={}, pictures=True, max_steps=1)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert "view/gradient_routing" in events.Tags()["images"]

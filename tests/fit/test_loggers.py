@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cnnpool.fit.loggers import Guarded
+from cnnpool.fit.record import Record
 from cnnpool.recipe import LOGGERS, Csv, MLflow, TensorBoard
 from cnnpool.run_folder.errors import DamagedError
 
@@ -50,15 +51,27 @@ def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
 
 
 def test_csv_of_a_run_that_went_on_is_whole(runs, tmp_path, monkeypatch):
-    stop = tmp_path / "stopped"
-    from cnnpool.fit.record import Record
+    cut_at_its_end(runs, tmp_path, monkeypatch, log=Csv())
+    runs.run(tmp_path, probes={}, log=Csv())
+    assert table(tmp_path) == said(tmp_path)
 
-    monkeypatch.setattr(Record, "close", lambda *_, **__: (_ for _ in ()).throw(DamagedError("cut")))
-    with pytest.raises(DamagedError, match="cut"):
-        runs.run(stop, probes={}, log=Csv())
-    monkeypatch.undo()
-    runs.run(stop, probes={}, log=Csv())
-    assert table(stop) == said(stop)
+
+def cut_at_its_end(runs, out, monkeypatch, **options):
+    def cut(*_, **__):
+        raise DamagedError("cut")
+
+    with monkeypatch.context() as patch, pytest.raises(DamagedError, match="cut"):
+        patch.setattr(Record, "close", cut)
+        runs.run(out, **{"probes": {}} | options)
+
+
+def test_a_logger_that_cannot_be_opened_is_one_line(runs, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no route to host\nand more")
+
+    monkeypatch.setattr("cnnpool.fit.loggers.CSVLogger", refuse)
+    with pytest.raises(ValueError, match=r"^log=csv cannot be opened: no route to host$"):
+        runs.run(tmp_path, probes={}, log=Csv())
 
 
 def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(caplog):
@@ -94,7 +107,9 @@ def test_mlflow_gets_scalars_settings_and_pictures_and_goes_on_in_the_same_run(r
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     out = tmp_path / "run"
-    results, _ = runs.run(out, probes={"gradient": {"samples": 8}}, log=MLflow(experiment="e"), pictures=True)
+    options = {"probes": {"gradient": {"samples": 8}}, "log": MLflow(experiment="e"), "pictures": True}
+    cut_at_its_end(runs, out, monkeypatch, **options)
+    results, _ = runs.run(out, **options)
     client = mlflow.MlflowClient(store)
     (experiment,) = [one for one in client.search_experiments() if one.name == "e"]
     (found,) = client.search_runs([experiment.experiment_id])

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -9,7 +10,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool import data
-from cnnpool.fit import Classifier, DivergedError, Images, results
+from cnnpool.fit import Classifier, DivergedError, Images, results, run_state
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
@@ -139,6 +140,12 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
 
 
+def test_speed_and_time_count_what_was_before_a_restart(tmp_path):
+    first, second = (Checkpoints(tmp_path, "", None, Signals()) for _ in range(2))
+    second.load_state_dict(first.state_dict() | {"images": 320, "seconds": 4.0, "wall_s": 1000.0})
+    assert second.cost["train_images_per_s"] == 80 and 1000 < second.cost["wall_s"] < 1100
+
+
 def test_images_go_on_where_they_were_once():
     images = Images(data.build("digits", limit=64, batch_size=8))
     images.load_state_dict({"epoch": 0, "batch": 2})
@@ -194,8 +201,11 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path,
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **EVERY)
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"no zip")
-    again = runs.run(tmp_path, **EVERY)[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(run_state, "kernels_in_use", lambda: "other")
+        again = runs.run(tmp_path, **EVERY)[1]
     assert "last.ckpt is damaged" in caplog.text and "going on from previous.ckpt" in caplog.text
+    assert re.search("with compiled kernels: .* so far, now with .* other: the last bits", caplog.text)
     assert_equal(runs, out, tmp_path, net, again)
 
 

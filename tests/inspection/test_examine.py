@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from small_nets import network
 
 import cnnpool
-from cnnpool import data, model, pool, probe, readout, report
+from cnnpool import data, probe, report
 from cnnpool.inspection import command, images, main
 from cnnpool.inspection.command import build_probes
 from cnnpool.inspection.images import batch, read_data
@@ -25,15 +26,7 @@ FEW += ["--set", "invariance.worst_px=0"]
 
 def tiny(name="max", seed=3):
     torch.manual_seed(seed)
-    return model.build(
-        "convnet",
-        1,
-        (28, 28),
-        10,
-        pool=lambda stage, channels: pool.build(name, channels),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=2,
-    )
+    return network("convnet", 1, (28, 28), 10, name, width=2)
 
 
 @pytest.fixture(autouse=True)

@@ -77,3 +77,11 @@ def test_an_error_of_the_disk_names_its_file_or_else_the_folder(tmp_path):
     for name, path in (("x.ckpt", "x.ckpt"), (None, tmp_path)):
         outcome = run_job.failed(job, OSError(errno.EIO, "Input/output error", name))
         assert outcome.message == f"{path}: Input/output error; fix that, and the same command goes on"
+
+
+def test_a_folder_of_a_measured_network_takes_no_training(call, in_a_folder):
+    assert call("train", *call.quick, "hydra.run.dir=trained")[0] == 0
+    assert call("probe", "trained", "--probes=aliasing", "--samples=4", "--out=here")[0] == 0
+    status, _, err = call("train", *call.quick, FOLDER)
+    said = f"{in_a_folder / 'here'} holds results without a training: choose another folder by out="
+    assert (status, err) == (2, f"error: {said}\n")

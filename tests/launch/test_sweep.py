@@ -104,6 +104,13 @@ def test_memory_that_ran_out_is_known_by_many_words(said, expected):
     assert is_of_memory(led_to) is expected
 
 
+def test_the_traceback_of_a_job_is_shown_if_asked_for(call, monkeypatch):
+    fail_at(monkeypatch, 0, raise_error)
+    monkeypatch.setenv("CNNPOOL_TRACEBACK", "1")
+    status, _, err = call("train", *call.quick)
+    assert status == 1 and "Traceback" in err and "\nRuntimeError: the accelerator melted\nand more\n" in err
+
+
 @pytest.mark.parametrize(("devices", "said"), [(2, "another process of this training ended"), (1, "Runtime")])
 def test_a_process_that_does_not_answer_is_one_of_several(tmp_path, devices, said):
     job = Job(tmp_path, [], {"fit": {"devices": devices}})

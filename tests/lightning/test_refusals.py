@@ -68,8 +68,8 @@ def refused(match, make, callback=GradientRouting, labels=CLASSES):
 
 @pytest.mark.parametrize(
     "labels",
-    [torch.zeros(16, 8, 8, dtype=torch.int64), torch.eye(16, 3, dtype=torch.int64), CLASSES - 1],
-    ids=["masks", "one_hot", "negative"],
+    [torch.zeros(16, 8, 8, dtype=torch.int64), torch.eye(16, 3, dtype=torch.int64), CLASSES - 1, CLASSES + 1],
+    ids=["masks", "one_hot", "negative", "beyond"],
 )
 def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
     refused(r"labels must be .*unpack=", Theirs, labels=labels)
@@ -77,11 +77,16 @@ def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
 
 @pytest.mark.parametrize(
     "shown",
-    [lambda logits: {"logits": logits}, lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8)],
-    ids=["dict", "dense"],
+    [
+        lambda logits: {"logits": logits},
+        lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8),
+        lambda logits: logits[99],
+    ],
+    ids=["dict", "dense", "error"],
 )
 def test_outputs_that_are_no_logits_are_refused_before_the_first_step(shown):
-    refused(r"Theirs must return logits .*network=", lambda: Theirs(shown))
+    said = r"Theirs (must return logits|fails on images float32 \(\d, 1, 8, 8\): index 99) .*network="
+    refused(said, lambda: Theirs(shown))
 
 
 def test_features_without_gradient_are_refused_before_the_first_step():

@@ -4,22 +4,19 @@ import math
 
 import numpy as np
 import pytest
+import small_nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import noise
 from scipy import integrate
 from torch import nn
 from torch.testing import assert_close
 
-from cnnpool import model, pool, readout
 from cnnpool.model import MODELS
 from cnnpool.model.activation import ACTIVATIONS, AliasFree, Parabola, activate
 
 SMALL = {"resnet20": {"blocks": 1}, "vgg": {"depth": 1}}
-
-
-def image(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def frequencies(x):
@@ -41,22 +38,14 @@ def shifted(x, down, across):
 
 def network(name, activation, operator="ideal_lowpass", size=(16, 16), head="gap"):
     torch.manual_seed(0)
-    return (
-        model.build(
-            name, 2, size, 5,
-            pool=lambda stage, c: pool.build(operator, c),
-            readout=lambda c, s: readout.build(head, c, s),
-            width=4, activation=activation, padding_mode="circular", **SMALL.get(name, {}),
-        )
-        .double()
-        .eval()
-    )  # fmt: skip
+    options = {"width": 4, "activation": activation, "padding_mode": "circular", **SMALL.get(name, {})}
+    return small_nets.network(name, 2, size, 5, operator, head, **options).double().eval()
 
 
 @settings(max_examples=40)
 @given(size=st.tuples(st.integers(1, 12), st.integers(1, 12)), seed=st.integers(0, 99))
 def test_it_is_numpys_zero_padded_spectrum_the_activation_and_the_crop(size, seed):
-    x = image(2, 3, *size, seed=seed)
+    x = noise(2, 3, *size, seed=seed)
     inner = Parabola(3).double()
     nn.init.normal_(inner.square)
     height, width = size
@@ -75,7 +64,7 @@ def test_it_is_numpys_zero_padded_spectrum_the_activation_and_the_crop(size, see
     shift=st.tuples(st.floats(-6, 6), st.floats(-6, 6)),
 )
 def test_a_parabola_commutes_with_shifts_by_any_fraction(size, shift):
-    x, layer = without_nyquist(image(2, 3, *size)), activate("alias_free", 3).double()
+    x, layer = without_nyquist(noise(2, 3, *size)), activate("alias_free", 3).double()
     assert_close(layer(shifted(x, *shift)), shifted(layer(x), *shift), rtol=1e-9, atol=1e-9)
 
 
@@ -94,7 +83,7 @@ def test_the_parabola_starts_nearest_to_relu_in_the_mean_square():
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "sprint"])
 def test_logits_are_the_same_under_any_shift_and_features_move_along(name):
     net = network(name, "alias_free")
-    x = without_nyquist(image(2, 2, 16, 16))
+    x = without_nyquist(noise(2, 2, 16, 16))
     steps = 16 // net.feature_size[0]
     for shift in ((0.3, -1.7), (5.0, 2.0), (8.5, 0.25)):
         moved = shifted(x, *shift)
@@ -105,7 +94,7 @@ def test_logits_are_the_same_under_any_shift_and_features_move_along(name):
 
 @pytest.mark.parametrize(("activation", "operator"), [("relu", "ideal_lowpass"), ("alias_free", "subsample")])
 def test_half_of_it_does_not_do(activation, operator):
-    net, x = network("convnet", activation, operator), without_nyquist(image(2, 2, 16, 16))
+    net, x = network("convnet", activation, operator), without_nyquist(noise(2, 2, 16, 16))
     assert (net(shifted(x, 0.3, -1.7)) - net(x)).abs().max() > 1e-4 * net(x).abs().max()
 
 

@@ -1,23 +1,15 @@
 import pytest
 import torch
+from small_nets import network
 from torch.testing import assert_close
 
-from cnnpool import model, pool, readout
 from cnnpool.model import MODELS
 from cnnpool.model.airbench import Whitening
 from cnnpool.model.sprint import WholeConv2d
 
 
-def build(name, operator="max", *, channels=3, size=(32, 32), head="gap", of_head=(), of_pool=(), **options):
-    return model.build(
-        name,
-        channels,
-        size,
-        10,
-        pool=lambda stage, c: pool.build(operator, c, **dict(of_pool)),
-        readout=lambda c, s: readout.build(head, c, s, **dict(of_head)),
-        **options,
-    )
+def build(name, operator="max", *, channels=3, size=(32, 32), **options):
+    return network(name, channels, size, 10, operator, **options)
 
 
 def small(name):
@@ -83,7 +75,6 @@ def test_resnet20_has_he_s_parameters():
 
 
 def test_resnet_with_subsampling_is_he_s_strided_convolution():
-    torch.manual_seed(0)
     net = build("resnet20", "subsample", width=4, blocks=1, size=(16, 16)).eval()
     block = net.features[2]
     x = torch.randn(2, 4, 16, 16)
@@ -100,7 +91,6 @@ def test_resnet_shortcuts_are_stages_of_their_own():
 
 @pytest.mark.parametrize("name", ["convnet", "vgg", "allconv", "resnet20"])
 def test_no_downsampling_and_dilation_hold_the_strided_net_at_every_stride_th_pixel(name):
-    torch.manual_seed(0)
     strided = build(name, "subsample", size=(16, 16), padding_mode="circular", **small(name)).double().eval()
     dense = build(name, "none", size=(16, 16), padding_mode="circular", **small(name)).double().eval()
     dense.load_state_dict(strided.state_dict())
@@ -114,7 +104,6 @@ def test_no_downsampling_and_dilation_hold_the_strided_net_at_every_stride_th_pi
 @pytest.mark.parametrize("operator", ["aps", "lps"])
 @pytest.mark.parametrize("name", ["convnet", "resnet20", "vgg", "allconv"])
 def test_polyphase_selection_makes_a_circular_model_invariant_to_every_circular_shift(name, operator):
-    torch.manual_seed(0)
     net = build(name, operator, size=(16, 16), padding_mode="circular", **small(name)).double().eval()
     x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     still = net(x)
@@ -173,7 +162,6 @@ def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_patches_come_out_uncorrelated_each_as_large_as_any_other_and_negated(channels):
-    torch.manual_seed(0)
     # Neighbouring pixels and channels alike, as in photographs.
     mixed = torch.nn.functional.avg_pool2d(torch.randn(64, channels, 20, 20), 3, 1)
     images = mixed + mixed.mean(1, keepdim=True) + 0.5
@@ -226,7 +214,6 @@ def test_a_border_is_refused_where_there_is_to_be_none():
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("window", [2, 3])
 def test_a_window_as_large_as_the_map_is_the_convolution_that_torch_has(window, memory_format):
-    torch.manual_seed(0)
     ours = WholeConv2d(3, 5, window).double().to(memory_format=memory_format)
     torchs = torch.nn.Conv2d(3, 5, window, bias=False).double()
     torchs.load_state_dict(ours.state_dict())

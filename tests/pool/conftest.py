@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import random_maps
 import torch
 from torch import Tensor, func, nn
 
@@ -37,11 +38,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
 def own_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small maps, too, go through our own code and not to torch: compiled, or not with CNNPOOL_KERNELS=0."""
     with dispatch.use(getattr(request, "param", ASKED)):
@@ -55,13 +51,7 @@ def conf() -> Path:
 
 @pytest.fixture
 def distinct() -> Callable[..., Tensor]:
-    """Values between -2 and 2, none equal and none zero, so that no finite difference crosses a tie."""
-
-    def make(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        count = torch.Size(shape).numel()
-        return ((torch.randperm(count).double() + 0.5) * (4 / max(count, 1)) - 2).reshape(shape).to(dtype)
-
-    return make
+    return random_maps.distinct
 
 
 @pytest.fixture

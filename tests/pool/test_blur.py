@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import clipped_maximum
 from scipy import ndimage
 from torch.testing import assert_close
 
@@ -82,17 +83,6 @@ def test_flops_are_those_of_the_two_passes():
     # Rows: 4 x 8 outputs of 3 products and 2 sums; columns: 4 x 4 outputs.
     assert BlurPool2d(2).flops(8, 8) == 2 * (4 * 8 * 5 + 4 * 4 * 5)
     assert BlurPool2d(2, filter_size=1).flops(8, 8) == 0
-
-
-def clipped_maximum(x, k, m):
-    """Maximum of rows i - (k - 1)//2 .. i + k//2 that exist, and columns alike, one window at a time."""
-    y = torch.empty_like(x)
-    for i in range(x.shape[2]):
-        for j in range(x.shape[3]):
-            rows = slice(max(0, i - (k - 1) // 2), i + k // 2 + 1)
-            columns = slice(max(0, j - (m - 1) // 2), j + m // 2 + 1)
-            y[..., i, j] = x[..., rows, columns].amax((2, 3))
-    return y
 
 
 @settings(max_examples=60)

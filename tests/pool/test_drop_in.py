@@ -11,16 +11,6 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from cnnpool import pool
-from cnnpool.pool import (
-    OPERATORS,
-    AvgPool2d,
-    BlurPool2d,
-    MaxPool2d,
-    dispatch,
-    max_pool2d,
-    max_pool2d_with_winners,
-    max_unpool2d,
-)
 from cnnpool.registry import options_of
 
 PLACED = {"device": "meta", "dtype": torch.float64}
@@ -34,8 +24,8 @@ def test_indices_are_torchs(dtype, kernels):
         [(2,), (3, 2, 1), ((2, 3), (1, 2), (1, 0), 2, True), (5, 1, 2)],
     ):
         x = torch.randn(2, 3, 9, 12).round().to(dtype).contiguous(memory_format=layout).requires_grad_()
-        with dispatch.use(kernels):
-            y, index = max_pool2d(x, *window, return_indices=True)
+        with pool.dispatch.use(kernels):
+            y, index = pool.max_pool2d(x, *window, return_indices=True)
             expected, theirs = F.max_pool2d(x, *window, return_indices=True)
             assert_close((y, index), (expected, theirs), rtol=0, atol=0, check_stride=True)
             if x.dtype != torch.bfloat16:
@@ -46,21 +36,25 @@ def test_unpooling_by_indices_and_by_winners_is_torchs():
     x = torch.randn(2, 3, 9, 12, dtype=torch.float64)
     for window in [(2,), (3, 2, 1), (2, 3), ((3, 2), (2, 3))]:
         y, index = F.max_pool2d(x, *window, return_indices=True)
-        winners = max_pool2d_with_winners(x, *window)[1]
+        winners = pool.max_pool2d_with_winners(x, *window)[1]
         expected = F.max_unpool2d(y, index, *window, output_size=(9, 12))
         for places in (index, winners):
-            assert torch.equal(max_unpool2d(y, places, *window, output_size=(9, 12)), expected)
-            assert torch.equal(max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), expected[0])
+            assert torch.equal(pool.max_unpool2d(y, places, *window, output_size=(9, 12)), expected)
+            assert torch.equal(
+                pool.max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), expected[0]
+            )
 
 
 def test_of_several_maxima_from_one_place_the_last_stands_and_gets_the_gradient():
     x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]], dtype=torch.float64, requires_grad=True)
     index = torch.tensor([[[[5, 5], [0, 5]]]])
-    y = max_unpool2d(x, index, 2)
+    y = pool.max_unpool2d(x, index, 2)
     assert y.flatten()[[0, 5]].tolist() == [3.0, 4.0] and y.sum() == 7
     assert grad(y.sum(), x)[0].flatten().tolist() == [0.0, 0.0, 1.0, 1.0]
-    assert gradcheck(lambda x: max_unpool2d(x, index, 2), x, check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(lambda x: max_unpool2d(x, index, 2).square(), x)
+    assert gradcheck(
+        lambda x: pool.max_unpool2d(x, index, 2), x, check_forward_ad=True, check_batched_grad=True
+    )
+    assert gradgradcheck(lambda x: pool.max_unpool2d(x, index, 2).square(), x)
 
 
 def test_arguments_have_torchs_names_and_order():
@@ -77,14 +71,14 @@ def test_arguments_have_torchs_names_and_order():
 
 def test_modules_take_device_and_dtype_and_work_on_meta(stem):
     with torch.device("meta"):
-        within = OPERATORS[stem](4).to(torch.float64)
-    for operator in (OPERATORS[stem](4, **PLACED), within):
+        within = pool.OPERATORS[stem](4).to(torch.float64)
+    for operator in (pool.OPERATORS[stem](4, **PLACED), within):
         held = [*operator.parameters(), *operator.buffers()]
         assert all(t.is_meta for t in held)
         assert all(t.dtype == torch.float64 for t in held if t.is_floating_point())
         y = operator(torch.empty(2, 4, 8, 8, **PLACED))
         assert y.is_meta and y.dtype == torch.float64
-    assert {"device", "dtype"}.isdisjoint(inspect.signature(OPERATORS[stem]).parameters)
+    assert {"device", "dtype"}.isdisjoint(inspect.signature(pool.OPERATORS[stem]).parameters)
 
 
 @pytest.mark.parametrize(
@@ -112,12 +106,12 @@ def test_an_operator_like_torchs_module_is_that(theirs):
 
 def test_like_refuses_other_modules_and_what_operators_cannot_do():
     with pytest.raises(TypeError, match=r"torch\.nn\.MaxPool2d, got AvgPool2d"):
-        MaxPool2d.like(nn.AvgPool2d(2))
+        pool.MaxPool2d.like(nn.AvgPool2d(2))
     with pytest.raises(ValueError, match="return_indices=True"):
-        MaxPool2d.like(nn.MaxPool2d(2, return_indices=True))
+        pool.MaxPool2d.like(nn.MaxPool2d(2, return_indices=True))
     with pytest.raises(ValueError, match="fixed output size"):
         pool.AdaptiveAvgPool2d.like(nn.AdaptiveAvgPool2d((None, 3)))
-    assert "MaxPool2d.like" in MaxPool2d.__doc__ and "AvgPool2d.like" in AvgPool2d.__doc__
+    assert "MaxPool2d.like" in pool.MaxPool2d.__doc__ and "AvgPool2d.like" in pool.AvgPool2d.__doc__
 
 
 @pytest.mark.parametrize("name", ["Max", "Avg", "Lp", "Blur", "MaxBlur"])
@@ -152,8 +146,8 @@ def of_timm(family, operator):
 @pytest.mark.parametrize("family", TIMM)
 def test_a_family_of_timm_computes_with_our_blur_what_it_does_with_its_own(family):
     layers = pytest.importorskip("timm.layers")
-    model, x = of_timm(family, BlurPool2d), torch.randn(1, 3, 64, 64)
-    found = [module for module in model.modules() if isinstance(module, BlurPool2d)]
+    model, x = of_timm(family, pool.BlurPool2d), torch.randn(1, 3, 64, 64)
+    found = [module for module in model.modules() if isinstance(module, pool.BlurPool2d)]
     assert found and all(module.channels != 2 and module.stride == (2, 2) for module in found)
     with torch.no_grad():
         y = model(x)
@@ -172,31 +166,33 @@ def is_free(operator):
 
 
 # One that keeps the size cannot stand where timm downsamples.
-PARAMETER_FREE = [stem for stem in OPERATORS if stem != "none" and is_free(OPERATORS[stem](4))]
+PARAMETER_FREE = [stem for stem in pool.OPERATORS if stem != "none" and is_free(pool.OPERATORS[stem](4))]
 
 
 @pytest.mark.parametrize("name", PARAMETER_FREE)
 def test_a_network_of_timm_trains_with_an_operator_without_parameters(name):
-    model = of_timm("resnet", OPERATORS[name]).train()
+    model = of_timm("resnet", pool.OPERATORS[name]).train()
     model(torch.randn(2, 3, 64, 64)).square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     assert model.conv1[0].weight.grad.count_nonzero()
 
 
-OWN_WEIGHTS = [stem for stem in OPERATORS if OPERATORS[stem](4).fixed_channels]
-BY_CHANNEL = [stem for stem in OPERATORS if "per" in options_of(OPERATORS[stem]) and stem not in OWN_WEIGHTS]
+OWN_WEIGHTS = [stem for stem in pool.OPERATORS if pool.OPERATORS[stem](4).fixed_channels]
+BY_CHANNEL = [
+    stem for stem in pool.OPERATORS if "per" in options_of(pool.OPERATORS[stem]) and stem not in OWN_WEIGHTS
+]
 
 
 @pytest.mark.parametrize("name", OWN_WEIGHTS)
 def test_another_number_of_channels_than_the_weights_have_is_refused(name):
     for channels in (1, 3, 8):
         with pytest.raises(ValueError, match=rf"2d was made for 4 channels, got {channels}: input of shape"):
-            OPERATORS[name](4)(torch.zeros(2, channels, 8, 8))
+            pool.OPERATORS[name](4)(torch.zeros(2, channels, 8, 8))
 
 
 @pytest.mark.parametrize("name", BY_CHANNEL)
 def test_weights_for_the_whole_layer_take_any_channels_and_weights_by_channel_only_theirs(name):
-    whole, single = OPERATORS[name](4, per="layer"), OPERATORS[name](4, per="channel")
+    whole, single = pool.OPERATORS[name](4, per="layer"), pool.OPERATORS[name](4, per="channel")
     for channels in (1, 3, 4):
         assert whole(torch.rand(1, channels, 8, 8)).shape[1] == channels
     assert single(torch.rand(1, 4, 8, 8)).shape[1] == 4
@@ -206,6 +202,6 @@ def test_weights_for_the_whole_layer_take_any_channels_and_weights_by_channel_on
 
 def test_every_operator_with_weights_by_channel_is_known():
     # One whose state grows with the channels must say that they belong to these.
-    for stem, operator in OPERATORS.items():
+    for stem, operator in pool.OPERATORS.items():
         few, many = (sum(t.numel() for t in operator(c).state_dict().values()) for c in (4, 8))
         assert (few != many) == (stem in OWN_WEIGHTS), stem

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from torch.autograd import grad
 from torch.testing import assert_close
 
-from cnnpool.pool import (
-    aps_pool2d,
-    avg_pool2d,
-    blur_pool2d,
-    dispatch,
-    max_blur_pool2d,
-    max_pool2d,
-    max_pool2d_with_winners,
-)
+from cnnpool import pool
 
 pytest.importorskip("numba")
 from numba import njit
@@ -56,7 +48,7 @@ def both(function, x, upstream=None):
     answers = []
     for wanted in (True, False):
         x = x.detach().requires_grad_()
-        with dispatch.use(wanted):
+        with pool.dispatch.use(wanted):
             y = function(x)
             upstream = torch.randn_like(y) if upstream is None else upstream
             answers.append((y.detach(), grad(y, x, upstream)[0]))
@@ -74,29 +66,29 @@ def same_bits(a, b):
 @given(maps(), windows, windows, windows, st.tuples(*[st.integers(0, 2)] * 2), st.booleans())
 def test_maxima_winners_and_gradients_are_torchs_to_the_last_bit(x, kernel, stride, dilation, padding, ceil):
     try:
-        with dispatch.use(False):
-            expected, winners = max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+        with pool.dispatch.use(False):
+            expected, winners = pool.max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
     except ValueError:
         assume(False)
-    with dispatch.use(True):
-        y, places = max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+    with pool.dispatch.use(True):
+        y, places = pool.max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
     assert same_bits(y, expected) and torch.equal(places, winners)
     upstream = torch.randn(y.shape).to(x.dtype) * 10 ** torch.empty(y.shape).uniform_(-1, 1).to(x.dtype)
     (_, ours), (_, theirs) = both(
-        lambda x: max_pool2d(x, kernel, stride, padding, dilation, ceil), x, upstream
+        lambda x: pool.max_pool2d(x, kernel, stride, padding, dilation, ceil), x, upstream
     )
     assert same_bits(ours, theirs)
     assert ours.stride() == theirs.stride() or ours.numel() == 0
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: avg_pool2d(x, 2),
-    lambda x: avg_pool2d(x, 3, 2, 1, count_include_pad=False),
-    lambda x: avg_pool2d(x, (3, 2), (2, 3), (1, 0), True),
-    lambda x: avg_pool2d(x, 3, 1, 1, divisor_override=-7),
-    lambda x: blur_pool2d(x),
-    lambda x: blur_pool2d(x, (4, 7), (2, 1), "zeros"),
-    lambda x: blur_pool2d(x, 6, 3, "replicate"),
+    lambda x: pool.avg_pool2d(x, 2),
+    lambda x: pool.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    lambda x: pool.avg_pool2d(x, (3, 2), (2, 3), (1, 0), True),
+    lambda x: pool.avg_pool2d(x, 3, 1, 1, divisor_override=-7),
+    lambda x: pool.blur_pool2d(x),
+    lambda x: pool.blur_pool2d(x, (4, 7), (2, 1), "zeros"),
+    lambda x: pool.blur_pool2d(x, 6, 3, "replicate"),
 ])  # fmt: skip
 def test_sums_and_their_gradients_agree_within_rounding(function):
     for size, layout, dtype in product([(8, 8), (7, 9), (6, 40), (3, 4)], LAYOUTS, DTYPES):
@@ -112,9 +104,9 @@ def test_sums_and_their_gradients_agree_within_rounding(function):
 def test_two_bits_per_tile_say_who_won(x, several, planes):
     x = x.repeat(1, planes if several else 1, 1, 1)
     assume(x.numel() and min(x.shape[2:]) > 1)
-    with dispatch.use(True):
-        y = max_pool2d(x.requires_grad_(), 2)
-        expected, winners = max_pool2d_with_winners(x, 2)
+    with pool.dispatch.use(True):
+        y = pool.max_pool2d(x.requires_grad_(), 2)
+        expected, winners = pool.max_pool2d_with_winners(x, 2)
         assert type(y.grad_fn).__name__ == "MaxTilesBackward" and same_bits(y, expected)
         (kept,) = y.grad_fn.saved_tensors
         last = y.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
@@ -127,7 +119,7 @@ def test_two_bits_per_tile_say_who_won(x, several, planes):
 @settings(max_examples=150)
 @given(maps(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(PADDING_MODES))
 def test_maxima_blurred_as_they_are_found_are_the_dense_maxima_blurred(x, filter_size, stride, mode):
-    (y, ours), (expected, theirs) = both(lambda x: max_blur_pool2d(x, 2, filter_size, stride, mode), x)
+    (y, ours), (expected, theirs) = both(lambda x: pool.max_blur_pool2d(x, 2, filter_size, stride, mode), x)
     tolerance = 4 * torch.finfo(x.dtype).eps
     for a, b in ((y, expected), (ours, theirs)):
         assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -141,7 +133,7 @@ def test_chosen_phases_and_what_is_taken_are_the_same_to_the_last_bit(x, stride,
     chosen = []
 
     def function(x):
-        y, phase = aps_pool2d(x, stride, p=p, choose=choose)
+        y, phase = pool.aps_pool2d(x, stride, p=p, choose=choose)
         chosen.append(phase)
         return y
 
@@ -181,12 +173,12 @@ def test_any_number_of_threads_gives_the_same(monkeypatch):
     for layout in LAYOUTS:
         x = torch.randn(3, 4, 12, 14).contiguous(memory_format=layout)
         for function in (
-            lambda x: max_pool2d(x, 2),
-            lambda x: max_pool2d(x, 3, 2, 1),
-            lambda x: blur_pool2d(x),
-            lambda x: avg_pool2d(x, 2),
-            lambda x: max_blur_pool2d(x),
-            lambda x: aps_pool2d(x)[0],
+            lambda x: pool.max_pool2d(x, 2),
+            lambda x: pool.max_pool2d(x, 3, 2, 1),
+            lambda x: pool.blur_pool2d(x),
+            lambda x: pool.avg_pool2d(x, 2),
+            lambda x: pool.max_blur_pool2d(x),
+            lambda x: pool.aps_pool2d(x)[0],
         ):
             answers = []
             for count in (1, 3):

@@ -15,26 +15,14 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.pool import (
-    aps_pool2d,
-    avg_pool2d,
-    blur_pool2d,
-    dispatch,
-    gem_pool2d,
-    internals,
-    lp_pool2d,
-    max_blur_pool2d,
-    max_pool2d,
-    soft_pool2d,
-    stochastic_pool2d,
-)
+from cnnpool import pool
 
 pytest.importorskip("numba")
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 
 def takes(*tensors):
-    return dispatch.kernels("linear", *tensors) is not None
+    return pool.dispatch.kernels("linear", *tensors) is not None
 
 
 def python(code, **environment):
@@ -48,7 +36,7 @@ def python(code, **environment):
 
 def test_plain_floating_tensors_are_taken_and_no_others():
     plain = torch.randn(2, 3, 8, 8)
-    with dispatch.use(True):
+    with pool.dispatch.use(True):
         assert takes(plain) and takes(plain.requires_grad_()) and takes(plain.mT)
         assert takes(plain.bfloat16(), plain.double())
         assert not takes(plain, plain.int())
@@ -57,7 +45,7 @@ def test_plain_floating_tensors_are_taken_and_no_others():
         assert not takes(FakeTensorMode().from_tensor(plain.detach()))
         with FlopCounterMode(display=False):
             assert not takes(plain)
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         assert not takes(plain)
 
 
@@ -68,7 +56,7 @@ def test_tensors_under_a_transform_are_left_to_torch():
         taken.append(takes(x))
         return x.sum()
 
-    with dispatch.use(True):
+    with pool.dispatch.use(True):
         func.vmap(look)(torch.randn(2, 3))
         func.grad(look)(torch.randn(3))
     assert taken == [False, False]
@@ -76,18 +64,18 @@ def test_tensors_under_a_transform_are_left_to_torch():
 
 def test_a_trace_holds_operators_and_no_constant():
     x, other = torch.randn(1, 2, 8, 8), torch.randn(1, 2, 8, 8)
-    with dispatch.use(True):
-        traced = make_fx(lambda x: max_pool2d(x, 2))(x)
-        assert torch.equal(traced(other), max_pool2d(other, 2))
+    with pool.dispatch.use(True):
+        traced = make_fx(lambda x: pool.max_pool2d(x, 2))(x)
+        assert torch.equal(traced(other), pool.max_pool2d(other, 2))
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: max_pool2d(x, 2),
-    lambda x: max_pool2d(x, 3, 2, 1),
-    lambda x: max_pool2d(x, (2, 3), (1, 2), (1, 0), 2, True),
-    lambda x: avg_pool2d(x, 2),
-    lambda x: avg_pool2d(x, 3, 2, 1, True, False),
-    lambda x: avg_pool2d(x, 3, 1, 1, divisor_override=5),
+    lambda x: pool.max_pool2d(x, 2),
+    lambda x: pool.max_pool2d(x, 3, 2, 1),
+    lambda x: pool.max_pool2d(x, (2, 3), (1, 2), (1, 0), 2, True),
+    lambda x: pool.avg_pool2d(x, 2),
+    lambda x: pool.avg_pool2d(x, 3, 2, 1, True, False),
+    lambda x: pool.avg_pool2d(x, 3, 1, 1, divisor_override=5),
 ])  # fmt: skip
 def test_small_maps_are_torchs_and_the_results_the_same(function):
     for dtype, layout in product((torch.float32, torch.bfloat16), LAYOUTS):
@@ -95,7 +83,7 @@ def test_small_maps_are_torchs_and_the_results_the_same(function):
         answers, names = [], []
         for wanted in (None, True):
             x = x.detach().requires_grad_()
-            with dispatch.use(wanted):
+            with pool.dispatch.use(wanted):
                 y = function(x)
             upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
             answers.append((y, torch.autograd.grad(y, x, upstream)[0]))
@@ -108,8 +96,8 @@ def test_small_maps_are_torchs_and_the_results_the_same(function):
 
 
 def test_large_maps_are_not_torchs():
-    for function in (max_pool2d, avg_pool2d):
-        with dispatch.use(None):
+    for function in (pool.max_pool2d, pool.avg_pool2d):
+        with pool.dispatch.use(None):
             y = function(torch.randn(8, 32, 32, 32, requires_grad=True), 2)
         assert type(y.grad_fn).__name__ in ("MaxTilesBackward", "LinearBackward")
 
@@ -143,16 +131,16 @@ except ValueError as error:
 
 
 OPERATORS = {
-    "max tiles": lambda x: max_pool2d(x, 2),
-    "max": lambda x: max_pool2d(x, 3, 2, 1),
-    "avg": lambda x: avg_pool2d(x, 2),
-    "blur": blur_pool2d,
-    "max_blur": max_blur_pool2d,
-    "lp": lambda x: lp_pool2d(x, 3, 2),
-    "gem": lambda x: gem_pool2d(x, 2),
-    "soft": lambda x: soft_pool2d(x, 3, 2),
-    "expectation": lambda x: stochastic_pool2d(x, 2, training=False),
-    "aps": lambda x: aps_pool2d(x)[0],
+    "max tiles": lambda x: pool.max_pool2d(x, 2),
+    "max": lambda x: pool.max_pool2d(x, 3, 2, 1),
+    "avg": lambda x: pool.avg_pool2d(x, 2),
+    "blur": pool.blur_pool2d,
+    "max_blur": pool.max_blur_pool2d,
+    "lp": lambda x: pool.lp_pool2d(x, 3, 2),
+    "gem": lambda x: pool.gem_pool2d(x, 2),
+    "soft": lambda x: pool.soft_pool2d(x, 3, 2),
+    "expectation": lambda x: pool.stochastic_pool2d(x, 2, training=False),
+    "aps": lambda x: pool.aps_pool2d(x)[0],
 }
 operators = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 
@@ -182,7 +170,7 @@ def test_maps_and_gradients_that_are_lazily_negated_have_their_sign(operator):
 def test_zeros_without_memory_are_zeros():
     zeros = torch._efficientzerotensor(2, 3, 8, 10, dtype=torch.float64)
     assert zeros.data_ptr() == 0
-    with dispatch.use(True):
+    with pool.dispatch.use(True):
         for name in OPERATORS.keys() - {"blur"}:
             expected = OPERATORS[name](torch.zeros(2, 3, 8, 10, dtype=torch.float64))
             torch.testing.assert_close(OPERATORS[name](zeros), expected)
@@ -199,21 +187,21 @@ def test_functionalised_maps_are_torchs(name):
 @operators
 def test_another_default_device_changes_nothing(operator):
     x = torch.randn(2, 3, 9, 10, dtype=torch.float64)
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         expected = results(operator, x, torch.ones_like)
-    with dispatch.use(True), torch.device("meta"):
+    with pool.dispatch.use(True), torch.device("meta"):
         same(results(operator, x, torch.ones_like), expected)
 
 
 # Private names of torch: known to the torch that is installed, and dispensable.
 def test_this_torch_has_them_all():
-    assert internals._count_modes is not None and internals._transforms_active is not None
+    assert pool.internals._count_modes is not None and pool.internals._transforms_active is not None
 
 
 @pytest.fixture(params=["_count_modes", "_transforms_active", "both"])
 def missing(request, monkeypatch):
     for name in ("_count_modes", "_transforms_active") if request.param == "both" else (request.param,):
-        monkeypatch.setattr(internals, name, None)
+        monkeypatch.setattr(pool.internals, name, None)
     return request.param
 
 
@@ -236,7 +224,7 @@ def test_without_them_results_and_gradients_are_the_same(name, missing, monkeypa
 
 def test_what_cannot_be_told_keeps_kernels_away(missing):
     x = torch.randn(2, 3, 12, 14)
-    with dispatch.use(True):
+    with pool.dispatch.use(True):
         if missing != "_transforms_active":
-            assert dispatch.kernels("max", x) is None
-        assert dispatch.kernels_without_forward_mode("max", x) is None
+            assert pool.dispatch.kernels("max", x) is None
+        assert pool.dispatch.kernels_without_forward_mode("max", x) is None

@@ -5,22 +5,11 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from random_maps import maps
 from torch.testing import assert_close
 
-from cnnpool.pool import (
-    ApsPool2d,
-    LpsPool2d,
-    MaxApsPool2d,
-    TipsPool2d,
-    blur_pool2d,
-    build,
-    polyphase_unpool2d,
-)
+from cnnpool import pool
 from cnnpool.pool.autograd.phases import sample_phase
-
-
-def maps(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype)
 
 
 def phases(x, sh=2, sw=2):
@@ -48,7 +37,7 @@ def weights_by_loop(op, x):
 
 @pytest.mark.parametrize("stride", [2, 3, (2, 3)])
 def test_evaluation_keeps_the_phase_of_the_largest_logit(stride):
-    op, x = LpsPool2d(3, stride=stride, hidden=5).double().eval(), maps(6, 3, 12, 6)
+    op, x = pool.LpsPool2d(3, stride=stride, hidden=5).double().eval(), maps(6, 3, 12, 6)
     logits = logits_by_loop(op, x)
     assert_close(op.logits(x), logits)
     y, taken = op(x), phases(x, *op.stride)
@@ -59,12 +48,12 @@ def test_evaluation_keeps_the_phase_of_the_largest_logit(stride):
 
 @pytest.mark.parametrize("tau", [0.3, 1.0, 4.0])
 def test_training_mixes_by_torchs_gumbel_softmax_of_the_same_seed(tau):
-    op, x = LpsPool2d(3, tau=tau, filter_size=3).double(), maps(5, 3, 8, 6)
+    op, x = pool.LpsPool2d(3, tau=tau, filter_size=3).double(), maps(5, 3, 8, 6)
     torch.manual_seed(3)
     y = op(x)
     torch.manual_seed(3)
     weights = F.gumbel_softmax(logits_by_loop(op, x), tau)
-    blurred = phases(blur_pool2d(x, 3, 1, "circular"))
+    blurred = phases(pool.blur_pool2d(x, 3, 1, "circular"))
     assert_close(y, torch.einsum("nk,nkchw->nchw", weights, blurred))
 
 
@@ -74,7 +63,7 @@ def test_phases_are_weighed_in_float32_under_autocast_and_in_half_precision():
         torch.manual_seed(5)
         return op.choose(x)
 
-    op, x = LpsPool2d(8), maps(16, 8, 8, 8, dtype=torch.float32)
+    op, x = pool.LpsPool2d(8), maps(16, 8, 8, 8, dtype=torch.float32)
     expected = weights(op, x)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(weights(op, x), expected)
@@ -85,7 +74,7 @@ def test_phases_are_weighed_in_float32_under_autocast_and_in_half_precision():
 
 
 def test_weights_of_tips_worked_by_hand():
-    op = TipsPool2d(1, kernel_size=1).double()
+    op = pool.TipsPool2d(1, kernel_size=1).double()
     x = torch.arange(16.0, dtype=torch.float64).reshape(1, 1, 4, 4)
     with torch.no_grad():
         op.conv.weight.fill_(1)
@@ -98,15 +87,15 @@ def test_weights_of_tips_worked_by_hand():
 @pytest.mark.parametrize("stride", [1, 2, 3, (2, 3)])
 @pytest.mark.parametrize("filter_size", [1, 3])
 def test_tips_is_the_sum_of_the_phases_by_their_weights(stride, filter_size):
-    op, x = TipsPool2d(3, stride=stride, filter_size=filter_size).double(), maps(2, 3, 12, 6)
+    op, x = pool.TipsPool2d(3, stride=stride, filter_size=filter_size).double(), maps(2, 3, 12, 6)
     weights = weights_by_loop(op, x)
-    blurred = phases(blur_pool2d(x, filter_size, 1, "circular"), *op.stride)
+    blurred = phases(pool.blur_pool2d(x, filter_size, 1, "circular"), *op.stride)
     assert_close(op.choose(x), weights)
     assert_close(op(x), torch.einsum("nkc,nkchw->nchw", weights, blurred))
 
 
 def test_weights_follow_the_phases_so_the_mean_is_the_same_under_every_shift():
-    op, x = TipsPool2d(3).double(), maps(2, 3, 8, 6)
+    op, x = pool.TipsPool2d(3).double(), maps(2, 3, 8, 6)
     torch.nn.init.constant_(op.scale, 5.0)
     weights, mean = op.choose(x), op(x).mean((2, 3))
     assert (op(x).mean((2, 3)) - x.mean((2, 3))).abs().max() > 1e-3
@@ -118,7 +107,7 @@ def test_weights_follow_the_phases_so_the_mean_is_the_same_under_every_shift():
 
 
 def test_a_residual_branch_samples_the_same_mixture():
-    for operator in (LpsPool2d, TipsPool2d):
+    for operator in (pool.LpsPool2d, pool.TipsPool2d):
         op, x = operator(3).double(), maps(4, 3, 6, 6)
         op.keep_phase = True
         y = op(x)
@@ -126,14 +115,15 @@ def test_a_residual_branch_samples_the_same_mixture():
         assert_close(op(x, op.phase), y)
         assert_close(operator(3)(-x, op.phase), -y)
     with pytest.raises(ValueError, match=r"phase must be \(4, 4\) or \(4, 4, 5\), got \(4, 4, 3\)"):
-        TipsPool2d(5)(maps(4, 5, 6, 6), op.phase)
+        pool.TipsPool2d(5)(maps(4, 5, 6, 6), op.phase)
 
 
 def test_flops_are_those_of_the_convolutions_the_weights_and_the_blur():
-    assert LpsPool2d(4, hidden=2).flops(7, 8) == 64 * 2 * (4 * 2 * 9 + 2 * 9)
-    assert LpsPool2d(4, hidden=2, filter_size=3).flops(8, 8) - LpsPool2d(4, hidden=2).flops(8, 8) == 64 * 40
-    assert TipsPool2d(3).flops(7, 8) == 3 * 64 * (2 * 9 + 4)
-    assert TipsPool2d(3, filter_size=3).flops(8, 8) == 3 * 64 * (2 * 9 + 4 + 10)
+    assert pool.LpsPool2d(4, hidden=2).flops(7, 8) == 64 * 2 * (4 * 2 * 9 + 2 * 9)
+    blurring = pool.LpsPool2d(4, hidden=2, filter_size=3)
+    assert blurring.flops(8, 8) - pool.LpsPool2d(4, hidden=2).flops(8, 8) == 64 * 40
+    assert pool.TipsPool2d(3).flops(7, 8) == 3 * 64 * (2 * 9 + 4)
+    assert pool.TipsPool2d(3, filter_size=3).flops(8, 8) == 3 * 64 * (2 * 9 + 4 + 10)
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (2, 3), (1, 2)])
@@ -141,19 +131,19 @@ def test_max_aps_is_the_maximum_of_circular_windows_then_the_phase_of_largest_no
     x = maps(1, 1, 12, 12)
     dense = torch.stack([x.roll((-i, -j), (2, 3)) for i in range(kernel) for j in range(kernel)]).amax(0)
     expected = max(phases(dense, stride, stride)[0], key=lambda phase: phase.square().sum())
-    assert torch.equal(MaxApsPool2d(1, kernel_size=kernel, stride=stride)(x)[0], expected)
+    assert torch.equal(pool.MaxApsPool2d(1, kernel_size=kernel, stride=stride)(x)[0], expected)
 
 
 def test_a_window_of_one_pixel_is_aps_and_a_residual_branch_takes_the_same_phase():
-    x, pool = maps(4, 3, 8, 8), MaxApsPool2d(3)
-    assert torch.equal(MaxApsPool2d(3, kernel_size=1)(x), ApsPool2d(3)(x))
-    assert torch.equal(pool(x, pool.choose(x)), pool(x))
+    x, op = maps(4, 3, 8, 8), pool.MaxApsPool2d(3)
+    assert torch.equal(pool.MaxApsPool2d(3, kernel_size=1)(x), pool.ApsPool2d(3)(x))
+    assert torch.equal(op(x, op.choose(x)), op(x))
 
 
 def test_the_gradient_goes_to_the_winners_of_the_chosen_phase():
     x = torch.tensor([[1.0, 2, 0, 0], [0, 0, 0, 9], [0, 0, 0, 0], [0, 3, 0, 0]]).view(1, 1, 4, 4)
     x.requires_grad_()
-    y = MaxApsPool2d(1)(x)
+    y = pool.MaxApsPool2d(1)(x)
     y.backward(torch.ones_like(y))
     # Phase (0, 0), the first of two of norm 94; of its all-zero window the first pixel wins.
     assert y.flatten().tolist() == [2.0, 9.0, 3.0, 0.0]
@@ -162,15 +152,15 @@ def test_the_gradient_goes_to_the_winners_of_the_chosen_phase():
 
 def test_each_value_goes_back_where_the_phase_was_taken_and_weights_share_it_out():
     x, phase, stride = maps(2, 3, 2, 4), torch.tensor([4, 1]), (2, 3)
-    y = polyphase_unpool2d(x, phase, stride)
+    y = pool.polyphase_unpool2d(x, phase, stride)
     expected = torch.zeros(2, 3, 4, 12, dtype=torch.float64)
     for n, c, i, j in itertools.product(*map(range, x.shape)):
         p, q = divmod(int(phase[n]), 3)
         expected[n, c, 2 * i + p, 3 * j + q] = x[n, c, i, j]
     assert torch.equal(y, expected) and torch.equal(sample_phase(y, phase, stride), x)
-    assert torch.equal(polyphase_unpool2d(x, F.one_hot(phase, 6).double(), stride), expected)
+    assert torch.equal(pool.polyphase_unpool2d(x, F.one_hot(phase, 6).double(), stride), expected)
     per_channel = maps(2, 6, 3)
-    spread = polyphase_unpool2d(x, per_channel, stride)
+    spread = pool.polyphase_unpool2d(x, per_channel, stride)
     for k in range(6):
         share = x * per_channel[:, k, :, None, None]
         assert_close(sample_phase(spread, torch.tensor([k, k]), stride), share)
@@ -179,25 +169,25 @@ def test_each_value_goes_back_where_the_phase_was_taken_and_weights_share_it_out
 def test_the_gradient_of_the_way_up_is_the_sampling_and_formats_stay():
     x = maps(1, 2, 3, 3).contiguous(memory_format=torch.channels_last).requires_grad_()
     phase, grad = torch.tensor([2]), maps(1, 2, 6, 6)
-    y = polyphase_unpool2d(x, phase)
+    y = pool.polyphase_unpool2d(x, phase)
     (back,) = torch.autograd.grad(y, x, grad)
     assert torch.equal(back, sample_phase(grad, phase, (2, 2)))
     assert y.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_blur_fills_the_zeros_and_keeps_a_constant():
-    y = polyphase_unpool2d(torch.ones(1, 2, 3, 3), torch.tensor([3]), filter_size=3, output_size=(5, 6))
+    y = pool.polyphase_unpool2d(torch.ones(1, 2, 3, 3), torch.tensor([3]), filter_size=3, output_size=(5, 6))
     assert y.shape == (1, 2, 5, 6) and torch.equal(y, torch.ones_like(y))
 
 
 @pytest.mark.parametrize("name", ["aps", "lps", "max_aps"])
 @pytest.mark.parametrize("filter_size", [1, 3])
 def test_a_pair_commutes_with_every_circular_shift(name, filter_size):
-    pool, x = build(name, 4).double().eval(), maps(2, 4, 8, 12)
+    op, x = pool.build(name, 4).double().eval(), maps(2, 4, 8, 12)
 
     def pair(x):
-        phase = pool.choose(x)
-        return polyphase_unpool2d(pool(x, phase), phase, filter_size=filter_size)
+        phase = op.choose(x)
+        return pool.polyphase_unpool2d(op(x, phase), phase, filter_size=filter_size)
 
     expected = pair(x)
     for shift in itertools.product(range(8), range(12)):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import clipped_maximum
 from torch.testing import assert_close
 
 from cnnpool.pool import FractionalMaxPool2d, S3Pool2d, build
@@ -111,15 +112,6 @@ def kept(out):
     return rows[0, 0, :, 0].tolist(), columns[0, 0, 0].tolist()
 
 
-def dense(x, kernel):
-    """Maximum over the window at every pixel, by loops."""
-    out, before, after = torch.empty_like(x), (kernel - 1) // 2, kernel // 2
-    for i, j in itertools.product(range(x.shape[2]), range(x.shape[3])):
-        rows, columns = slice(max(i - before, 0), i + after + 1), slice(max(j - before, 0), j + after + 1)
-        out[..., i, j] = x[..., rows, columns].amax((2, 3))
-    return out
-
-
 def test_eval_mode_is_the_hand_worked_mean_of_maxima():
     x = torch.tensor([[1.0, 2, 0, 3], [4, 0, 1, 0], [0, 5, 0, 0], [2, 0, 0, 8]]).reshape(1, 1, 4, 4)
     # The maxima at every pixel: 4 2 3 3 / 5 5 1 0 / 5 5 8 8 / 2 0 8 8.
@@ -149,8 +141,8 @@ def test_training_keeps_maxima_of_whole_rows_and_columns_and_evaluation_means_of
     torch.manual_seed(5)
     rows, columns = kept(S3Pool2d(1, kernel_size=1, stride=(2, 3), grid=(4, 6))(coordinates(9, 12)))
     torch.manual_seed(5)
-    assert torch.equal(op(x), dense(x, kernel)[:, :, rows][..., columns])
-    assert_close(op.eval()(x), F.avg_pool2d(dense(x, kernel), (2, 3)))
+    assert torch.equal(op(x), clipped_maximum(x, kernel, kernel)[:, :, rows][..., columns])
+    assert_close(op.eval()(x), F.avg_pool2d(clipped_maximum(x, kernel, kernel), (2, 3)))
 
 
 def test_every_choice_of_rows_is_equally_likely():

@@ -12,19 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import grad
 from torch.testing import assert_close
 
-from cnnpool.pool import (
-    aps_pool2d,
-    avg_pool2d,
-    blur_pool2d,
-    dispatch,
-    gem_pool2d,
-    lp_pool2d,
-    max_blur_pool2d,
-    max_pool2d,
-    max_pool2d_with_winners,
-    soft_pool2d,
-    stochastic_pool2d,
-)
+from cnnpool import pool
 
 pytest.importorskip("triton")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -45,34 +33,34 @@ def cases(*options):
 
 
 OPERATORS = {
-    "max 3/2": lambda x: max_pool2d(x, 3, 2, 1),
-    "max 2/2": lambda x: max_pool2d(x, 2),
-    "max 2/2 padded": lambda x: max_pool2d(x, 2, 2, 1),
-    "max 2/3": lambda x: max_pool2d(x, 2, 3),
-    "max dilated": lambda x: max_pool2d(x, (2, 3), (2, 1), (1, 0), 2, True),
-    "avg 2/2": lambda x: avg_pool2d(x, 2),
-    "avg 3/2": lambda x: avg_pool2d(x, 3, 2, 1, True, False),
-    "avg divided": lambda x: avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
-    "blur": lambda x: blur_pool2d(x),
-    "blur circular": lambda x: blur_pool2d(x, (5, 4), (2, 1), "circular"),
-    "max_blur": lambda x: max_blur_pool2d(x),
-    "max_blur zeros": lambda x: max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
-    "lp": lambda x: lp_pool2d(x, 3, 2),
-    "lp mean": lambda x: lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
-    "gem": lambda x: gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
-    "soft": lambda x: soft_pool2d(x, 3, 2, 1, beta=2.2),
-    "soft tiles": lambda x: soft_pool2d(x, 2),
-    "expectation": lambda x: stochastic_pool2d(x, 3, 2, 1, training=False),
-    "aps": lambda x: aps_pool2d(x)[0],
-    "aps p=1": lambda x: aps_pool2d(x, (2, 3), p=1, choose="min")[0],
-    "window of all": lambda x: max_pool2d(avg_pool2d(x, 7, 1, 3), (7, 9)),
+    "max 3/2": lambda x: pool.max_pool2d(x, 3, 2, 1),
+    "max 2/2": lambda x: pool.max_pool2d(x, 2),
+    "max 2/2 padded": lambda x: pool.max_pool2d(x, 2, 2, 1),
+    "max 2/3": lambda x: pool.max_pool2d(x, 2, 3),
+    "max dilated": lambda x: pool.max_pool2d(x, (2, 3), (2, 1), (1, 0), 2, True),
+    "avg 2/2": lambda x: pool.avg_pool2d(x, 2),
+    "avg 3/2": lambda x: pool.avg_pool2d(x, 3, 2, 1, True, False),
+    "avg divided": lambda x: pool.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
+    "blur": lambda x: pool.blur_pool2d(x),
+    "blur circular": lambda x: pool.blur_pool2d(x, (5, 4), (2, 1), "circular"),
+    "max_blur": lambda x: pool.max_blur_pool2d(x),
+    "max_blur zeros": lambda x: pool.max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
+    "lp": lambda x: pool.lp_pool2d(x, 3, 2),
+    "lp mean": lambda x: pool.lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
+    "gem": lambda x: pool.gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
+    "soft": lambda x: pool.soft_pool2d(x, 3, 2, 1, beta=2.2),
+    "soft tiles": lambda x: pool.soft_pool2d(x, 2),
+    "expectation": lambda x: pool.stochastic_pool2d(x, 3, 2, 1, training=False),
+    "aps": lambda x: pool.aps_pool2d(x)[0],
+    "aps p=1": lambda x: pool.aps_pool2d(x, (2, 3), p=1, choose="min")[0],
+    "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x, 7, 1, 3), (7, 9)),
 }
 LEARNT = {
-    "gem": lambda x, p: gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
-    "lp": lambda x, p: lp_pool2d(x, p, 2),
-    "lp sum": lambda x, p: lp_pool2d(x, p, 3, 2),
-    "soft": lambda x, beta: soft_pool2d(x, 3, 2, beta=beta),
-    "soft tiles": lambda x, beta: soft_pool2d(x, 2, beta=beta),
+    "gem": lambda x, p: pool.gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
+    "lp": lambda x, p: pool.lp_pool2d(x, p, 2),
+    "lp sum": lambda x, p: pool.lp_pool2d(x, p, 3, 2),
+    "soft": lambda x, beta: pool.soft_pool2d(x, 3, 2, beta=beta),
+    "soft tiles": lambda x, beta: pool.soft_pool2d(x, 2, beta=beta),
 }
 
 
@@ -86,7 +74,7 @@ def answers(function, x, upstream=None):
 def by_torch(function, *tensors, monkeypatch):
     """The same on the CPU in float64, by torch's operators."""
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "_triton", False)
+        patch.setattr(pool.dispatch, "_triton", False)
         return function(*(t.double().cpu() for t in tensors))
 
 
@@ -103,8 +91,8 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, monkeypatch):
     for dtype, layout in cases(DTYPES, LAYOUTS):
         x = torch.randn(2, 3, 7, 9, dtype=torch.float64, device=DEVICE).to(dtype)
         x = x.contiguous(memory_format=layout)
-        with dispatch.use(False):
-            assert dispatch.kernels("max", x).__name__ == "cnnpool.pool.gpu.max"
+        with pool.dispatch.use(False):
+            assert pool.dispatch.kernels("max", x).__name__ == "cnnpool.pool.gpu.max"
             upstream = torch.randn(OPERATORS[name](x).shape, dtype=torch.float64).to(DEVICE, dtype)
             ours = answers(OPERATORS[name], x, upstream)
             exact = by_torch(lambda *t: answers(OPERATORS[name], *t), x, upstream, monkeypatch=monkeypatch)
@@ -119,7 +107,7 @@ def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
     for value, layout in cases((float("inf"), float("nan"), -float("inf")), LAYOUTS):
         x = torch.randn(1, 2, 8, 8, device=DEVICE).contiguous(memory_format=layout)
         x[0, 1, 3, 3] = value
-        with dispatch.use(False):
+        with pool.dispatch.use(False):
             ours = answers(OPERATORS[name], x)
             exact = by_torch(lambda x: answers(OPERATORS[name], x), x, monkeypatch=monkeypatch)
         for a, b in zip(ours, exact, strict=True):
@@ -139,7 +127,7 @@ def test_learnt_numbers_get_their_gradient(name, monkeypatch):
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         x = torch.randn(2, 3, 7, 9, device=DEVICE).to(dtype).contiguous(memory_format=layout)
         number = torch.rand(shape, dtype=wide, device=DEVICE) + 2
-        with dispatch.use(False):
+        with pool.dispatch.use(False):
             y, by_x, by_number = slopes(x, number)
             exact = by_torch(slopes, x, number, monkeypatch=monkeypatch)
         assert by_number.shape == shape
@@ -160,12 +148,12 @@ def test_draws_are_those_of_torch(monkeypatch):
 
         def draw(seeded):
             torch.manual_seed(3)
-            return stochastic_pool2d(seeded, 3, 2, 1)
+            return pool.stochastic_pool2d(seeded, 3, 2, 1)
 
-        with dispatch.use(False):
+        with pool.dispatch.use(False):
             upstream = torch.randn_like(draw(x))
             ours = answers(draw, x, upstream)
-            monkeypatch.setattr(dispatch, "_triton", False)
+            monkeypatch.setattr(pool.dispatch, "_triton", False)
             theirs = answers(draw, x, upstream)
             monkeypatch.undo()
         assert_close(ours[0], theirs[0], rtol=0, atol=0, equal_nan=True)
@@ -177,10 +165,10 @@ def test_draws_are_those_of_torch(monkeypatch):
 def test_maxima_and_winners_are_torchs_to_the_last_bit(monkeypatch):
     special = torch.tensor([float("nan"), -float("inf"), float("inf"), 0.0, 1.0])
     x = special[torch.randint(5, (2, 3, 8, 8))].to(DEVICE)
-    with dispatch.use(False):
-        y, winners = max_pool2d_with_winners(x, 3, 2, 1)
-        monkeypatch.setattr(dispatch, "_triton", False)
-        expected, places = max_pool2d_with_winners(x.cpu(), 3, 2, 1)
+    with pool.dispatch.use(False):
+        y, winners = pool.max_pool2d_with_winners(x, 3, 2, 1)
+        monkeypatch.setattr(pool.dispatch, "_triton", False)
+        expected, places = pool.max_pool2d_with_winners(x.cpu(), 3, 2, 1)
     assert_close(y.cpu(), expected, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(winners.cpu(), places)
 
@@ -189,7 +177,7 @@ def test_maxima_and_winners_are_torchs_to_the_last_bit(monkeypatch):
 @pytest.mark.parametrize("name", ["max 3/2", "avg 3/2", "blur", "lp", "soft"])
 def test_second_gradients_and_batches_of_none_are_as_ever(name):
     x = (torch.randperm(36, device=DEVICE).double().view(1, 1, 6, 6) / 9 - 1.9).requires_grad_()
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         assert torch.autograd.gradgradcheck(OPERATORS[name], x, fast_mode=True)
         y, slope = answers(OPERATORS[name], torch.randn(0, 2, 6, 6, device=DEVICE))
     assert len(y) == 0 and slope.shape == (0, 2, 6, 6)
@@ -199,7 +187,7 @@ def test_second_gradients_and_batches_of_none_are_as_ever(name):
 @pytest.mark.parametrize("name", ["max 3/2", "avg 3/2", "blur", "max_blur", "lp", "soft", "aps"])
 def test_what_is_watched_or_batched_goes_to_torch(name):
     x = torch.randn(1, 1, 4, 4, device=DEVICE)
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         whole = torch.autograd.functional.jacobian(OPERATORS[name], x, vectorize=True)
         assert_close(whole, torch.autograd.functional.jacobian(OPERATORS[name], x))
         with FakeTensorMode(allow_non_fake_inputs=True) as fake:
@@ -214,7 +202,7 @@ def test_what_was_saved_may_come_back_in_another_format(name):
         return torch.empty(saved.shape, dtype=saved.dtype, device=saved.device).copy_(saved)
 
     x = torch.randn(1, 2, 6, 6, device=DEVICE).contiguous(memory_format=torch.channels_last)
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         expected = answers(OPERATORS[name], x)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
             assert_close(answers(OPERATORS[name], x), expected)
@@ -231,12 +219,12 @@ def test_compiled_graphs_hold_the_kernels():
         return graph.forward
 
     def function(x):
-        return blur_pool2d(avg_pool2d(max_pool2d(x, 3, 2, 1), 2))
+        return pool.blur_pool2d(pool.avg_pool2d(pool.max_pool2d(x, 3, 2, 1), 2))
 
     from torch._dynamo.backends.common import aot_autograd
 
     x = torch.randn(2, 3, 16, 16, device=DEVICE, requires_grad=True)
-    with dispatch.use(False):
+    with pool.dispatch.use(False):
         expected = answers(function, x)
         compiled = torch.compile(function, fullgraph=True, backend="inductor" if ON_GPU else "aot_eager")
         assert_close(answers(compiled, x), expected)

@@ -8,23 +8,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import maps
 from torch.testing import assert_close
 
-from cnnpool.pool import (
-    FractionalMaxPool2d,
-    SpectralPool2d,
-    ada_pool2d,
-    build,
-    dpp_pool2d,
-    gated_pool2d,
-    lip_pool2d,
-    logsumexp_pool2d,
-    median_pool2d,
-    mixed_pool2d,
-    ordinal_pool2d,
-    soft_pool2d,
-    tree_pool2d,
-)
+from cnnpool import pool
 from cnnpool.pool.cells import comparisons, order
 from cnnpool.pool.scalar import Fraction, Positive
 from cnnpool.pool.soft import dice_mean
@@ -37,20 +24,16 @@ def tensor(values, **options):
     return torch.tensor(values, dtype=torch.float64)[None, None].requires_grad_(**options)
 
 
-def maps(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 def dice(x):
     return dice_mean(x, window_of(2, None, 0))
 
 
 def test_shares_of_maximum_and_mean_worked_by_hand():
     x, mix = tensor([[1.0, 4.0], [4.0, -1.0]]), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    by_x, by_mix = torch.autograd.grad(mixed_pool2d(x, 2, mix=mix), (x, mix))
+    by_x, by_mix = torch.autograd.grad(pool.mixed_pool2d(x, 2, mix=mix), (x, mix))
     assert_close(by_mix.item(), 4.0 - 2.0)
     assert_close(by_x.flatten().tolist(), [0.175, 0.475, 0.175, 0.175])
-    op, x = build("mixed", 3, mix=1.0, learnable=False), torch.randn(1, 3, 4, 4)
+    op, x = pool.build("mixed", 3, mix=1.0, learnable=False), torch.randn(1, 3, 4, 4)
     assert not list(op.parameters()) and torch.equal(op(x), F.max_pool2d(x, 2))
 
 
@@ -58,7 +41,7 @@ def test_a_gate_worked_by_hand():
     # sigmoid(1*1 - 1*4 + 2*2 - 1*1) = sigmoid(0) = 1/2, then sigmoid(0 - 0 + 2*6 - 0).
     weight = torch.tensor([[1.0, -1.0, 2.0, -1.0]])
     share = torch.sigmoid(torch.tensor(12.0, dtype=torch.float64)).item()
-    y = gated_pool2d(tensor([[1.0, 4, 0, 0], [2, 1, 6, 0]]), weight, 2)
+    y = pool.gated_pool2d(tensor([[1.0, 4, 0, 0], [2, 1, 6, 0]]), weight, 2)
     assert_close(y.flatten().tolist(), [0.5 * 4 + 0.5 * 2, share * 6 + (1 - share) * 1.5])
 
 
@@ -67,30 +50,30 @@ def test_decided_gates_select_the_leaf_they_lead_to():
     x, leaves = tensor([[1.0, 1], [1, 1]]), torch.arange(4.0).double()[:, None, None].expand(4, 1, 4) / 4
     for signs, expected in (((1, 1, 0), 0), ((1, -1, 0), 1), ((-1, 0, 1), 2), ((-1, 0, -1), 3)):
         gates = 1e4 * torch.tensor(signs, dtype=torch.float64)[:, None, None].expand(3, 1, 4)
-        assert_close(tree_pool2d(x, leaves, gates, 2).item(), float(expected))
+        assert_close(pool.tree_pool2d(x, leaves, gates, 2).item(), float(expected))
 
 
 def test_ranks_start_as_the_average_borders_included():
     x = maps(2, 3, 9, 8)
     for weights in ("softmax", "free"):
-        assert_close(build("ordinal", 3, weights=weights).double()(x), F.avg_pool2d(x, 2))
-    assert build("ordinal", 3).gain == 1 and build("ordinal", 3, weights="free").gain is None
-    op = build("ordinal", 3, kernel_size=3, padding=1).double()
+        assert_close(pool.build("ordinal", 3, weights=weights).double()(x), F.avg_pool2d(x, 2))
+    assert pool.build("ordinal", 3).gain == 1 and pool.build("ordinal", 3, weights="free").gain is None
+    op = pool.build("ordinal", 3, kernel_size=3, padding=1).double()
     assert_close(op(x), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
 
 
 def test_each_cell_gets_the_weight_of_its_rank_even_among_equals():
     x, weight = tensor([[1.0, 1.0], [1.0, 0.0]]), torch.tensor([[0.5, 0.25, 0.15, 0.1]], dtype=torch.float64)
-    ordinal_pool2d(x, weight, 2).backward()
+    pool.ordinal_pool2d(x, weight, 2).backward()
     assert x.grad[0, 0, 1, 1] == 0.1
     assert sorted(x.grad.flatten().tolist()) == sorted(weight[0].tolist())
     # Infinities pass where no cell is outside.
-    assert ordinal_pool2d(tensor([[INF, 1.0], [2.0, 3.0]]), torch.full((1, 4), 0.25), 2).item() == INF
+    assert pool.ordinal_pool2d(tensor([[INF, 1.0], [2.0, 3.0]]), torch.full((1, 4), 0.25), 2).item() == INF
 
 
 def test_the_gradient_of_a_median_goes_to_one_cell_that_holds_it():
     x = torch.randint(0, 2, (4, 3, 8, 8)).double().requires_grad_()
-    y = median_pool2d(x, 2)
+    y = pool.median_pool2d(x, 2)
     y.sum().backward()
     cells, grads = (t.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4) for t in (x.detach(), x.grad))
     assert torch.equal(grads.sum(-1), torch.ones_like(y)) and set(grads.unique().tolist()) == {0.0, 1.0}
@@ -99,68 +82,68 @@ def test_the_gradient_of_a_median_goes_to_one_cell_that_holds_it():
 
 def test_infinities_are_ordered_in_a_median_and_nan_wins():
     x = torch.tensor([[INF, INF, -INF, -INF], [INF, 1, -INF, -INF]])[None, None]
-    assert median_pool2d(x, 2).flatten().tolist() == [INF, -INF]
+    assert pool.median_pool2d(x, 2).flatten().tolist() == [INF, -INF]
     x[..., 1, 1] = math.nan
-    assert median_pool2d(x, 2).flatten().isnan().tolist() == [True, False]
+    assert pool.median_pool2d(x, 2).flatten().isnan().tolist() == [True, False]
 
 
 def test_equal_logits_give_the_average_and_strong_ones_select():
     x = maps(2, 3, 9, 9)
     for level in (0.0, 1e5, -INF):
         expected = F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
-        assert_close(lip_pool2d(x, torch.full_like(x, level), 3, 2, 1), expected)
-    assert_close(lip_pool2d(x, 1e9 * x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1))
+        assert_close(pool.lip_pool2d(x, torch.full_like(x, level), 3, 2, 1), expected)
+    assert_close(pool.lip_pool2d(x, 1e9 * x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1))
     for bottleneck in (0, 2):
-        op = build("lip", 3, bottleneck=bottleneck).double()
+        op = pool.build("lip", 3, bottleneck=bottleneck).double()
         assert_close(op(x), expected)
 
 
 def test_logits_are_scaled_sigmoids_of_the_normalised_convolution():
-    op, x = build("lip", 3, scale=7.0), torch.randn(2, 3, 8, 8)
+    op, x = pool.build("lip", 3, scale=7.0), torch.randn(2, 3, 8, 8)
     torch.nn.init.normal_(op.logits.conv.weight)
     normalised = F.instance_norm(F.conv2d(x, op.logits.conv.weight, padding=1))
     assert_close(op.logits(x), 7 * normalised.sigmoid(), rtol=1e-4, atol=1e-4)
-    assert_close(op(x), lip_pool2d(x, op.logits(x), 3, 2, 1))
+    assert_close(op(x), pool.lip_pool2d(x, op.logits(x), 3, 2, 1))
 
 
 def test_full_starts_as_lite_inside_the_map():
     x = torch.randn(2, 3, 9, 8)
     for options in ({}, {"kernel_size": 3, "padding": 1}, {"ceil_mode": True, "form": "asymmetric"}):
-        lite, full = (build("dpp", 3, full=full, **options) for full in (False, True))
+        lite, full = (pool.build("dpp", 3, full=full, **options) for full in (False, True))
         assert full(x).shape == lite(x).shape
         assert_close(full(x)[..., 1:3, 1:3], lite(x)[..., 1:3, 1:3])
 
 
 def test_the_full_reference_is_a_strided_depthwise_convolution():
-    op, x = build("dpp", 3, full=True), torch.randn(2, 3, 8, 8)
+    op, x = pool.build("dpp", 3, full=True), torch.randn(2, 3, 8, 8)
     torch.nn.init.normal_(op.filter)
     reference = F.conv2d(x, op.filter.reshape(3, 1, 3, 3), stride=2, padding=1, groups=3)
-    assert_close(op(x), dpp_pool2d(x, 1.0, 1.0, 2, reference=reference))
+    assert_close(op(x), pool.dpp_pool2d(x, 1.0, 1.0, 2, reference=reference))
 
 
 def test_parameters_of_dpp_are_exponents_per_channel():
-    op, x = build("dpp", 2), torch.randn(1, 2, 4, 4)
+    op, x = pool.build("dpp", 2), torch.randn(1, 2, 4, 4)
     with torch.no_grad():
         op.log_alpha.copy_(torch.tensor([0.5, -1.0]))
         op.log_strength.copy_(torch.tensor([1.0, -2.0]))
     for channel in range(2):
         alpha, strength = op.log_alpha[channel].exp().item(), op.log_strength[channel].exp().item()
         only = slice(channel, channel + 1)
-        assert_close(op(x)[:, only], dpp_pool2d(x[:, only], alpha, strength, 2))
+        assert_close(op(x)[:, only], pool.dpp_pool2d(x[:, only], alpha, strength, 2))
 
 
 def test_small_r_is_the_average_and_huge_values_neither_overflow_nor_lose_the_maximum():
     x = torch.randn(2, 3, 8, 8)
     for r in (1e-6, 1e-20):
-        assert_close(logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
+        assert_close(pool.logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
     x = torch.tensor([[1e4, 1e4 - 1], [-1e30, 0.0]])[None, None]
     expected = 1e4 + math.log((1 + math.exp(-1)) / 4)
-    assert_close(logsumexp_pool2d(x, 2).item(), expected, rtol=1e-6, atol=0)
+    assert_close(pool.logsumexp_pool2d(x, 2).item(), expected, rtol=1e-6, atol=0)
 
 
 def test_infinities_of_a_smooth_maximum_have_the_limit_and_a_finite_gradient():
     x = tensor([[-INF, -INF, INF, 1, -INF, 1], [-INF, -INF, 0, 2, 1, 1]])
-    y = logsumexp_pool2d(x, 2)
+    y = pool.logsumexp_pool2d(x, 2)
     assert_close(y.flatten().tolist(), [-INF, INF, 1 + math.log(0.75)])
     (slope,) = torch.autograd.grad(y[..., 2].sum(), x, retain_graph=True)
     assert_close(slope[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]).double() / 3)
@@ -174,7 +157,7 @@ def test_similarity_scales_with_its_input_and_zero_over_zero_is_zero_with_a_fini
     # Mean 0: all similarities are 0, so the second window's similarity half is its mean.
     x = torch.tensor([[0.0, 0, 1, -1], [0, 0, 0, 0]])[None, None].requires_grad_()
     assert_close(dice(x).flatten(), torch.zeros(2))
-    assert torch.autograd.grad(ada_pool2d(x, 2).sum(), x)[0].isfinite().all()
+    assert torch.autograd.grad(pool.ada_pool2d(x, 2).sum(), x)[0].isfinite().all()
 
 
 def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
@@ -182,7 +165,7 @@ def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
 
     def gradient(scale):
         scaled = (x * scale).requires_grad_()
-        assert torch.autograd.grad(ada_pool2d(scaled, 2).sum(), scaled)[0].isfinite().all()
+        assert torch.autograd.grad(pool.ada_pool2d(scaled, 2).sum(), scaled)[0].isfinite().all()
         return torch.autograd.grad(dice(scaled).sum(), scaled)[0]
 
     for scale in (tiny, tiny / 2**8):
@@ -190,11 +173,11 @@ def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
 
 
 def test_beta_per_location_follows_the_map():
-    op, x = build("ada", 2, size=(8, 6)), torch.randn(2, 2, 8, 6)
+    op, x = pool.build("ada", 2, size=(8, 6)), torch.randn(2, 2, 8, 6)
     with torch.no_grad():
         op.beta.raw.copy_(torch.linspace(-3, 3, 12))
     beta = torch.linspace(-3, 3, 12).sigmoid().reshape(4, 3)
-    assert_close(op(x), beta * dice(x) + (1 - beta) * soft_pool2d(x, 2))
+    assert_close(op(x), beta * dice(x) + (1 - beta) * pool.soft_pool2d(x, 2))
     with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
         op(torch.randn(2, 2, 8, 8))
 
@@ -230,13 +213,13 @@ def test_learnt_numbers_are_one_dimensional_and_take_the_type_of_the_map():
 @settings(max_examples=200)
 def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
     size = min(size, length - 1)
-    for operator in (SpectralPool2d, FractionalMaxPool2d):
+    for operator in (pool.SpectralPool2d, pool.FractionalMaxPool2d):
         assert operator(1, stride=length / size).output_size(length, 3 * length) == (size, 3 * size)
 
 
 def test_decimals_are_read_as_written():
-    assert SpectralPool2d(1, stride=(1.414, 2)).ratio == ((707, 500), (2, 1))
-    assert SpectralPool2d(1, stride=(1.414, 2.7)).stride == (1, 3)
+    assert pool.SpectralPool2d(1, stride=(1.414, 2)).ratio == ((707, 500), (2, 1))
+    assert pool.SpectralPool2d(1, stride=(1.414, 2.7)).stride == (1, 3)
 
 
 @pytest.mark.parametrize("length", range(1, 13))

@@ -10,22 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from cnnpool.pool import (
-    ada_pool2d,
-    avg_pool2d,
-    dpp_pool2d,
-    gated_pool2d,
-    gem_pool2d,
-    lip_pool2d,
-    logsumexp_pool2d,
-    lp_pool2d,
-    max_pool2d,
-    median_pool2d,
-    mixed_pool2d,
-    ordinal_pool2d,
-    soft_pool2d,
-    tree_pool2d,
-)
+from cnnpool import pool
 from cnnpool.pool.window import window_of
 
 
@@ -64,7 +49,7 @@ def ranked(values, w):
 
 
 def norm(x, p, kernel, stride, padding, ceil_mode, **form):
-    return lp_pool2d(x, p, kernel, stride, ceil_mode, padding=padding, **form)
+    return pool.lp_pool2d(x, p, kernel, stride, ceil_mode, padding=padding, **form)
 
 
 def mixture(values, a):
@@ -81,51 +66,45 @@ OPERATIONS = {
     ),
     "lp inf": (lambda x, k, o: norm(x, math.inf, k, **o), lambda v, z: abs(v).max()),
     "gem": (
-        lambda x, k, o: gem_pool2d(x, k, **o, p=2.5, eps=1e-2),
+        lambda x, k, o: pool.gem_pool2d(x, k, **o, p=2.5, eps=1e-2),
         lambda v, z: (np.maximum(v, 1e-2) ** 2.5).mean() ** (1 / 2.5),
     ),
-    "median": (
-        lambda x, k, o: median_pool2d(x, k, **o),
-        lambda v, z: np.sort(v)[(len(v) - 1) // 2],
-    ),
+    "median": (lambda x, k, o: pool.median_pool2d(x, k, **o), lambda v, z: np.sort(v)[(len(v) - 1) // 2]),
     "logsumexp": (
-        lambda x, k, o: logsumexp_pool2d(x, k, **o, r=2.0),
+        lambda x, k, o: pool.logsumexp_pool2d(x, k, **o, r=2.0),
         lambda v, z: math.log(np.exp(2 * v).mean()) / 2,
     ),
-    "soft": (lambda x, k, o: soft_pool2d(x, k, **o, beta=1.3), lambda v, z: soft(v, 1.3)),
-    "ada": (
-        lambda x, k, o: ada_pool2d(x, k, **o, beta=0.3),
-        lambda v, z: 0.3 * dice(v) + 0.7 * soft(v),
-    ),
+    "soft": (lambda x, k, o: pool.soft_pool2d(x, k, **o, beta=1.3), lambda v, z: soft(v, 1.3)),
+    "ada": (lambda x, k, o: pool.ada_pool2d(x, k, **o, beta=0.3), lambda v, z: 0.3 * dice(v) + 0.7 * soft(v)),
     "lip": (
-        lambda x, k, o: lip_pool2d(x, x.cos() * 3, k, **o),
+        lambda x, k, o: pool.lip_pool2d(x, x.cos() * 3, k, **o),
         lambda v, z: average(v, np.exp(3 * np.cos(v))),
     ),
     "dpp symmetric": (
-        lambda x, k, o: dpp_pool2d(x, 0.7, 1.6, k, **o),
+        lambda x, k, o: pool.dpp_pool2d(x, 0.7, 1.6, k, **o),
         lambda v, z: detail(v, rectify=False),
     ),
     "dpp asymmetric": (
-        lambda x, k, o: dpp_pool2d(x, 0.7, 1.6, k, **o, form="asymmetric"),
+        lambda x, k, o: pool.dpp_pool2d(x, 0.7, 1.6, k, **o, form="asymmetric"),
         lambda v, z: detail(v, rectify=True),
     ),
-    "mixed": (lambda x, k, o: mixed_pool2d(x, k, **o, mix=0.3), lambda v, z: mixture(v, 0.3)),
+    "mixed": (lambda x, k, o: pool.mixed_pool2d(x, k, **o, mix=0.3), lambda v, z: mixture(v, 0.3)),
     "gated": (
-        lambda x, k, o: gated_pool2d(x, weights(1, 1, math.prod(k)), k, **o),
+        lambda x, k, o: pool.gated_pool2d(x, weights(1, 1, math.prod(k)), k, **o),
         lambda v, z: mixture(v, sigmoid(z @ weights(1, 1, len(z)).numpy()[0])),
     ),
     "tree": (
-        lambda x, k, o: tree_pool2d(
+        lambda x, k, o: pool.tree_pool2d(
             x, weights(2, 2, 1, math.prod(k)), weights(3, 1, 1, math.prod(k)), k, **o
         ),
         lambda v, z: tree(z, *(weights(2, 2, 1, len(z)).numpy()[:, 0] @ z)),
     ),
     "ordinal": (
-        lambda x, k, o: ordinal_pool2d(x, weights(4, 1, math.prod(k)).exp(), k, **o),
+        lambda x, k, o: pool.ordinal_pool2d(x, weights(4, 1, math.prod(k)).exp(), k, **o),
         lambda v, z: ranked(v, np.exp(weights(4, len(z)).numpy())),
     ),
     "ordinal free": (
-        lambda x, k, o: ordinal_pool2d(x, weights(5, 1, math.prod(k)), k, **o, normalise=False),
+        lambda x, k, o: pool.ordinal_pool2d(x, weights(5, 1, math.prod(k)), k, **o, normalise=False),
         lambda v, z: float(np.sort(v)[::-1] @ weights(5, len(z)).numpy()[: len(v)]),
     ),
 }
@@ -206,7 +185,7 @@ def test_a_map_without_batch_axis_is_a_sample_integers_are_refused_and_nan_spoil
 
 def test_a_size_equal_to_one_that_was_asked_before_is_still_refused_if_it_is_no_whole_number():
     x = torch.randn(1, 1, 6, 6)
-    for operator in (max_pool2d, avg_pool2d):
+    for operator in (pool.max_pool2d, pool.avg_pool2d):
         operator(x, (2, 2))
         with pytest.raises(ValueError, match="kernel_size"):
             operator(x, (2.0, 2.0))

@@ -2,22 +2,12 @@
 
 import pytest
 import torch
-
-from cnnpool import model, pool, readout
+from small_nets import network
 
 
 def build_net(operator="max", *, size=(12, 12), channels=1, border="zeros", backbone="convnet", **options):
     torch.manual_seed(0)
-    net = model.build(
-        backbone,
-        channels,
-        size,
-        4,
-        pool=lambda stage, channels: pool.build(operator, channels, **options),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=3,
-        padding_mode=border,
-    )
+    net = network(backbone, channels, size, 4, operator, of_pool=options, width=3, padding_mode=border)
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             # Statistics of a net that has seen something.

@@ -1,28 +1,18 @@
 import numpy as np
 import pytest
 import torch
+from random_maps import noise
 
 from cnnpool import pool
-from cnnpool.probe import Aliasing
-from cnnpool.probe.aliasing import (
-    alias_classes,
-    dense_output,
-    spectral_energies,
-    spectral_shares,
-    stage_aliasing,
-)
+from cnnpool.probe import Aliasing, aliasing
 
 
 def alias_energy_ratio(dense):
-    return spectral_shares(spectral_energies(dense, (2, 2)))["alias_energy_ratio"]
+    return aliasing.spectral_shares(aliasing.spectral_energies(dense, (2, 2)))["alias_energy_ratio"]
 
 
 def high_frequency_share(dense):
-    return spectral_shares(spectral_energies(dense, (2, 2)))["high_frequency_share"]
-
-
-def noise(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return aliasing.spectral_shares(aliasing.spectral_energies(dense, (2, 2)))["high_frequency_share"]
 
 
 def wave(rows, columns, size=16):
@@ -33,20 +23,20 @@ def wave(rows, columns, size=16):
 
 def test_the_dense_output_is_that_at_stride_one():
     x = noise(2, 3, 8, 10)
-    got = dense_output(pool.build("max", 3), x, (2, 2))
+    got = aliasing.dense_output(pool.build("max", 3), x, (2, 2))
     expected = torch.stack([x.roll((-i, -j), (2, 3)) for i in (0, 1) for j in (0, 1)]).amax(0)
     assert torch.equal(got, expected)
-    assert torch.equal(dense_output(pool.build("subsample", 3), x, (2, 2)), x)
+    assert torch.equal(aliasing.dense_output(pool.build("subsample", 3), x, (2, 2)), x)
 
 
 def test_odd_rows_are_cut_off_and_other_sizes_have_no_dense_output():
-    assert dense_output(pool.build("max", 1), noise(1, 1, 9, 7), (2, 2)).shape == (1, 1, 8, 6)
+    assert aliasing.dense_output(pool.build("max", 1), noise(1, 1, 9, 7), (2, 2)).shape == (1, 1, 8, 6)
     unpadded = pool.build("max", 1, kernel_size=3)
-    assert dense_output(unpadded, noise(1, 1, 8, 8), (2, 2)) is None
-    assert stage_aliasing(unpadded, noise(1, 1, 8, 8)) == {}
+    assert aliasing.dense_output(unpadded, noise(1, 1, 8, 8), (2, 2)) is None
+    assert aliasing.stage_aliasing(unpadded, noise(1, 1, 8, 8)) == {}
     # Smaller than the stride.
     for size in [(1, 1), (1, 8), (8, 1)]:
-        assert stage_aliasing(pool.build("blur", 3), noise(1, 3, *size)) == {}
+        assert aliasing.stage_aliasing(pool.build("blur", 3), noise(1, 3, *size)) == {}
 
 
 def test_a_low_wave_does_not_alias_and_a_high_one_is_nothing_but_alias():
@@ -64,7 +54,7 @@ def test_shares_of_a_sum_of_waves_go_by_their_energies_and_zeros_have_none():
     assert alias_energy_ratio(u) == pytest.approx(1 / 10)
     zeros = torch.zeros(1, 1, 4, 4)
     assert alias_energy_ratio(zeros) == high_frequency_share(zeros) == 0.0
-    assert alias_classes(zeros, (2, 2))["nopass"] == 1.0
+    assert aliasing.alias_classes(zeros, (2, 2))["nopass"] == 1.0
 
 
 def test_the_ratio_of_operators_orders_as_their_filters():
@@ -72,7 +62,8 @@ def test_the_ratio_of_operators_orders_as_their_filters():
     found = {}
     for name in ("ideal_lowpass", "blur", "avg", "subsample"):
         options = {"padding_mode": "circular"} if name == "blur" else {}
-        found[name] = stage_aliasing(pool.build(name, 2, **options).double(), x)["alias_energy_ratio"]
+        operator = pool.build(name, 2, **options).double()
+        found[name] = aliasing.stage_aliasing(operator, x)["alias_energy_ratio"]
     assert found["ideal_lowpass"] < 1e-24
     assert found["blur"] < found["avg"] < found["subsample"]
     # White noise: of the bins of a 16x16 map 7 x 7 lie below the new Nyquist frequency.
@@ -111,7 +102,7 @@ def test_classes_are_those_of_a_count_bin_by_bin(size, stride):
     u = noise(3, 2, *size).cumsum(2).cumsum(3)
     slow = [classes_slowly(image.numpy(), stride) for image in u.flatten(0, 1)]
     expected = {name: np.mean([one[name] for one in slow]) for name in slow[0]}
-    got = alias_classes(u, stride)
+    got = aliasing.alias_classes(u, stride)
     assert got == pytest.approx(expected)
     assert sum(got.values()) == pytest.approx(1)
 
@@ -119,14 +110,14 @@ def test_classes_are_those_of_a_count_bin_by_bin(size, stride):
 def test_waves_are_classed_by_hand():
     # Of 8 x 8 bins, the wave and its mirror image pass: two.
     two = 2 / 64
-    found = alias_classes(wave(1, 0), (2, 2))
+    found = aliasing.alias_classes(wave(1, 0), (2, 2))
     assert found == {"nonaliased": two, "aliased": 0, "tangled": 0, "nopass": 1 - two}
-    assert alias_classes(wave(7, 0), (2, 2))["aliased"] == two
-    assert alias_classes(wave(1, 0) + wave(7, 0), (2, 2))["tangled"] == two
+    assert aliasing.alias_classes(wave(7, 0), (2, 2))["aliased"] == two
+    assert aliasing.alias_classes(wave(1, 0) + wave(7, 0), (2, 2))["tangled"] == two
     # Of two waves the weaker counts down to 32 dB below the stronger.
     for db, counted in ((31, two), (33, 0)):
         weak = 10 ** (-db / 20) * wave(0, 6)
-        assert alias_classes(wave(1, 0) + weak, (2, 2))["aliased"] == counted
+        assert aliasing.alias_classes(wave(1, 0) + weak, (2, 2))["aliased"] == counted
 
 
 def test_the_probe_looks_at_the_maps_that_stages_see(net, batch):

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import warnings
 from pathlib import Path
 
 import pytest
@@ -129,14 +128,11 @@ def test_no_two_quantities_share_a_key_or_a_title():
 @pytest.mark.parametrize("operator", pool.OPERATORS)
 def test_the_stage_probes_take_every_operator(operator, net, batch):
     cnn, (images, labels) = net(operator), batch()
-    with warnings.catch_warnings():
-        # torch's own, on first use of forward mode.
-        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-        for name in ("gradient", "invariance", "equivariance", "aliasing", "lie", "receptive_field", "cost"):
-            result = build(name, **few(name)).measure(cnn, cnn.stages, images, labels)
-            stages = result if name == "gradient" else result["stages"]
-            # An operator that keeps the resolution cannot alias.
-            assert stages.keys() == (set() if (name, operator) == ("aliasing", "none") else {"s1", "s2"})
+    for name in ("gradient", "invariance", "equivariance", "aliasing", "lie", "receptive_field", "cost"):
+        result = build(name, **few(name)).measure(cnn, cnn.stages, images, labels)
+        stages = result if name == "gradient" else result["stages"]
+        # An operator that keeps the resolution cannot alias.
+        assert stages.keys() == (set() if (name, operator) == ("aliasing", "none") else {"s1", "s2"})
 
 
 def test_the_default_yaml_holds_every_option_at_its_default():

@@ -4,16 +4,13 @@ import math
 
 import pytest
 import torch
+from random_maps import noise
 from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe.equivariance import directions, feature_distance, lie_derivatives
 from cnnpool.probe.receptive_field import extent, receptive_fields
 from cnnpool.probe.shift import fourier_shift
-
-
-def noise(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 class Chain(nn.Sequential):

@@ -8,17 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from cnnpool import pool
-from cnnpool.probe.windows import (
-    extremes,
-    keeps_constants,
-    maximum_sampling,
-    passed,
-    shares_of,
-    stride_of,
-    tie_rule,
-    ties,
-    winner_sums,
-)
+from cnnpool.probe import windows
 
 
 def cells_of(plane, top, left, kernel, dilation):
@@ -28,23 +18,24 @@ def cells_of(plane, top, left, kernel, dilation):
 
 
 def winner_shares(activation, operator):
-    return shares_of(winner_sums(activation, operator))
+    return windows.shares_of(windows.winner_sums(activation, operator))
 
 
 MAP = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0], [5, 2, 3, 3], [1, 0, 1, 2]]).reshape(1, 1, 4, 4)
 
 
 def test_ties_of_a_hand_worked_map():
-    assert ties(MAP, pool.build("max", 1)) == {"tied_windows": 3 / 4, "zero_windows": 1 / 4}
+    assert windows.ties(MAP, pool.build("max", 1)) == {"tied_windows": 3 / 4, "zero_windows": 1 / 4}
 
 
 def test_tied_windows_of_overlapping_pooling_are_counted_per_window():
     map_ = torch.zeros(1, 1, 4, 4)
     map_[0, 0, 1, 1] = 1.0
-    result = ties(map_, pool.build("max", 1, kernel_size=3, stride=1))
+    result = windows.ties(map_, pool.build("max", 1, kernel_size=3, stride=1))
     assert result == {"tied_windows": 0.0, "zero_windows": 0.0}
     # A map smaller than the window has no windows.
-    assert ties(torch.ones(1, 1, 2, 2), pool.build("max", 1, kernel_size=3, padding=1))["tied_windows"] == 0
+    small = windows.ties(torch.ones(1, 1, 2, 2), pool.build("max", 1, kernel_size=3, padding=1))
+    assert small["tied_windows"] == 0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +55,7 @@ def test_winners_of_a_hand_worked_map_go_by_the_tie_rule(rule, tied):
     assert shares["winners_untied"] == [1.0, 0, 0, 0]
     assert shares["winners_tied"] == pytest.approx([each / 3 for each in tied])
     assert shares["winners"] == pytest.approx([(tied[0] + 1) / 4, *(each / 4 for each in tied[1:])])
-    assert tie_rule(operator) == rule
+    assert windows.tie_rule(operator) == rule
     assert operator.winners is None and not operator.keep_winners and operator.ties == rule
 
 
@@ -80,7 +71,7 @@ def test_winners_are_those_of_a_slow_loop_over_windows(kernel, stride, padding, 
     rows, columns = operator(x).shape[-2:]
     if rule != "torch":
         operator = pool.build("max", 2, **window, ceil_mode=ceil, ties=rule)
-    assert tie_rule(operator) == ("first" if rule == "torch" else rule)
+    assert windows.tie_rule(operator) == ("first" if rule == "torch" else rule)
     parts = {"winners_untied": [], "winners_tied": []}
     for n, c, i, j in np.ndindex(2, 2, rows, columns):
         cells = cells_of(x[n, c], i * stride - padding, j * stride - padding, kernel, dilation)
@@ -138,19 +129,19 @@ def test_counting_winners_takes_blocks_of_the_same_size_whatever_the_values(rule
 
 def test_the_maximum_inside_a_blur_is_found():
     operator = pool.build("max_blur", 1, ties="last")
-    assert tie_rule(operator) == "last"
+    assert windows.tie_rule(operator) == "last"
     assert sum(winner_shares(MAP, operator)["winners"]) == pytest.approx(1)
 
 
 def test_what_takes_no_maximum_has_no_winners_and_no_rule():
     operator = pool.build("avg", 1)
-    assert winner_sums(MAP, operator) is None
-    assert tie_rule(operator) == "none"
+    assert windows.winner_sums(MAP, operator) is None
+    assert windows.tie_rule(operator) == "none"
 
 
 def test_the_stride_is_the_operators_own():
     operators = nn.MaxPool2d(3), nn.Conv2d(1, 1, 3, stride=(2, 1)), nn.Identity()
-    assert [stride_of(operator) for operator in operators] == [(3, 3), (2, 1), (2, 2)]
+    assert [windows.stride_of(operator) for operator in operators] == [(3, 3), (2, 1), (2, 2)]
 
 
 # Blocks of 2 x 2: a tie of three, zeros alone, one maximum first, and a tie of two that comes second.
@@ -161,11 +152,11 @@ def test_the_maxima_of_a_hand_worked_map_are_counted():
     # The window of zeros is left out: there every operator passes on the maximum. The first place of each
     # block holds 1, 5 and 0. Of the sorted only (0 1 1 1) has a value in the middle.
     for name, passed_on in {"max": 3, "subsample": 2, "avg": 0, "median": 1}.items():
-        found = passed(pool.build(name, 1), BLOCKS)
+        found = windows.passed(pool.build(name, 1), BLOCKS)
         assert found == (passed_on, 3, 4)
         assert found.shares() == {"maximum_sampling_bias": passed_on / 3, "constant_windows": 1 / 4}
-    assert passed(pool.build("max", 1), torch.ones(1, 1, 4, 4)).shares() == {"constant_windows": 1.0}
-    assert passed(pool.build("none", 1), BLOCKS).shares() == {"constant_windows": 1.0}
+    assert windows.passed(pool.build("max", 1), torch.ones(1, 1, 4, 4)).shares() == {"constant_windows": 1.0}
+    assert windows.passed(pool.build("none", 1), BLOCKS).shares() == {"constant_windows": 1.0}
 
 
 def slowly(operator, maps, kernel, stride, padding, dilation):
@@ -200,7 +191,7 @@ def test_the_counts_are_those_of_a_slow_loop_over_the_operators_own_windows(name
     operator, maps = pool.build(name, 3, **options).double(), noise(7, 9)
     kernel, stride = options["kernel_size"], options.get("stride", 2)
     expected = slowly(operator, maps, kernel, stride, options.get("padding", 0), options.get("dilation", 1))
-    assert passed(operator, maps) == expected
+    assert windows.passed(operator, maps) == expected
     assert 0 < expected[1] < expected[2]
 
 
@@ -209,15 +200,15 @@ def test_operators_without_a_window_are_judged_by_the_blocks_of_their_stride(nam
     operator = pool.build(name, 3).double().eval()
     for maps in (noise(8, 6), noise(7, 9)):
         with torch.no_grad():
-            assert passed(operator, maps) == slowly(operator, maps, 2, 2, 0, 1)
+            assert windows.passed(operator, maps) == slowly(operator, maps, 2, 2, 0, 1)
 
 
 def test_other_output_sizes_are_judged_by_the_parts_of_adaptive_pooling():
     maps = noise(7, 9)
     for operator in (pool.build("adaptive_max", 3).double(), nn.AdaptiveMaxPool2d((3, 2))):
-        maximum, uneven, _ = passed(operator, maps)
+        maximum, uneven, _ = windows.passed(operator, maps)
         assert maximum == uneven > 0
-    largest, smallest = extremes(nn.Identity(), maps, (3, 2))
+    largest, smallest = windows.extremes(nn.Identity(), maps, (3, 2))
     # Of 7 rows the second third reaches from 2 to 4, of 9 columns the second half from 4 to 8.
     part = maps[:, :, 2:5, 4:9]
     assert torch.equal(largest[:, :, 1, 1], part.amax((2, 3)))
@@ -236,37 +227,37 @@ class Filter(nn.Module):
 
 def test_windows_that_cannot_make_the_output_are_not_believed():
     maps = noise(8, 8)
-    assert passed(Filter(), maps) == slowly(Filter(), maps, 2, 2, 0, 1)
+    assert windows.passed(Filter(), maps) == slowly(Filter(), maps, 2, 2, 0, 1)
 
 
 @pytest.mark.parametrize("name", pool.OPERATORS)
 def test_operators_that_promise_to_keep_a_constant_map_have_the_number_and_no_others(name):
-    torch.manual_seed(0)
     operator = pool.build(name, 3).eval()
     with torch.no_grad():
-        assert keeps_constants(operator, torch.rand(2, 3, 8, 8)) == (operator.gain == 1.0)
+        assert windows.keeps_constants(operator, torch.rand(2, 3, 8, 8)) == (operator.gain == 1.0)
 
 
 def test_torchs_own_modules_have_the_number_unless_they_convolve():
     # PixelUnshuffle returns as many numbers, but no longer those of two channels.
     convolving = nn.Conv2d(2, 2, 3, 2, 1).requires_grad_(False), nn.PixelUnshuffle(2)
     maps = torch.rand(2, 2, 8, 8)
-    assert all(keeps_constants(operator, maps) for operator in (nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)))
-    assert not any(keeps_constants(operator, maps) for operator in convolving)
+    plain = nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)
+    assert all(windows.keeps_constants(operator, maps) for operator in plain)
+    assert not any(windows.keeps_constants(operator, maps) for operator in convolving)
 
 
 def test_every_stage_of_a_network_is_counted_over_all_parts_of_a_batch(net, batch, monkeypatch):
     cnn, (images, _) = net("subsample").eval(), batch()
-    found = maximum_sampling(cnn, cnn.stages, images)
+    found = windows.maximum_sampling(cnn, cnn.stages, images)
     with torch.no_grad():
         seen = cnn.features[0](images)
-    maximum, uneven, windows = slowly(cnn.stages["s1"], seen, 2, 2, 0, 1)
+    maximum, uneven, count = slowly(cnn.stages["s1"], seen, 2, 2, 0, 1)
     assert found["s1"]["maximum_sampling_bias"] == maximum / uneven
-    assert found["s1"]["constant_windows"] == pytest.approx(1 - uneven / windows)
+    assert found["s1"]["constant_windows"] == pytest.approx(1 - uneven / count)
     assert found.keys() == {"s1", "s2"}
     # Parts of two images: counts add up, where means would not.
     monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 2 * 12 * 12)
-    assert maximum_sampling(cnn, cnn.stages, images) == found
+    assert windows.maximum_sampling(cnn, cnn.stages, images) == found
 
     cnn = net("strided")
-    assert maximum_sampling(cnn, cnn.stages, images) == {"s1": {}, "s2": {}}
+    assert windows.maximum_sampling(cnn, cnn.stages, images) == {"s1": {}, "s2": {}}

@@ -12,11 +12,6 @@ from cnnpool.published import Operators, sources
 KEEP = {"name": "keep"}
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def build(
     arch="resnet18", package="torchvision", channels=3, size=(32, 32), readout=KEEP, weights=None, **chosen
 ):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from random_maps import distinct
 from torch import func
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
@@ -20,26 +21,11 @@ from cnnpool.readout import READOUTS, Readout, build
 CONF = Path(__file__).parents[2] / "conf" / "readout"
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != registry.KEEP)
 SIZE = (4, 6)
-# torch scripts its own forward-mode decompositions on first use, and warns itself for it.
-pytestmark = [
-    pytest.mark.parametrize("stem", STEMS),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.parametrize("stem", STEMS)
 
 
 def make(stem, channels=3, size=SIZE, dtype=torch.float64, **options):
     return build(stem, channels, size, **options).to(dtype)
-
-
-def distinct(*shape, dtype=torch.float64):
-    """Values between -2 and 2, none equal and none zero, so that no finite difference crosses a tie."""
-    count = torch.Size(shape).numel()
-    return ((torch.randperm(count).double() + 0.5) * (4 / max(count, 1)) - 2).reshape(shape).to(dtype)
 
 
 def flat_function(readout):

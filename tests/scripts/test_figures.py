@@ -4,22 +4,12 @@ import ast
 
 import pytest
 
-from scripts.figures import (
-    BUDGET,
-    MOST_LINES,
-    ROOT,
-    circle,
-    functions,
-    imports,
-    modules,
-    private_names,
-    weight,
-)
+from scripts import figures
 
-TREES = modules()
+TREES = figures.modules()
 SCRIPTS = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
-    for path in sorted((ROOT / "scripts").rglob("*.py"))
+    ".".join(path.relative_to(figures.ROOT).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+    for path in sorted((figures.ROOT / "scripts").rglob("*.py"))
 }
 
 
@@ -29,17 +19,17 @@ def parsed(**sources):
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
 def test_no_modules_import_each_other_in_a_circle(trees):
-    assert circle(imports(trees, lazy=True)) == []
+    assert figures.circle(figures.imports(trees, lazy=True)) == []
 
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
 def test_no_function_is_long(trees):
     assert len(trees) > 20
-    assert [one for one in functions(trees) if one.lines > MOST_LINES] == []
+    assert [one for one in figures.functions(trees) if one.lines > figures.MOST_LINES] == []
 
 
 def test_private_names_of_other_packages_stand_in_one_file():
-    found = {one.partition(":")[0] for names in private_names(TREES).values() for one in names}
+    found = {one.partition(":")[0] for names in figures.private_names(TREES).values() for one in names}
     assert found == {"cnnpool.pool.internals"}
 
 
@@ -47,10 +37,10 @@ def test_a_circle_is_found_inside_functions_too():
     around = parsed(
         a="from cnnpool.b import x", b="import cnnpool.c", c="from cnnpool import a", d="import cnnpool.a"
     )
-    assert circle(imports(around, lazy=False)) == ["cnnpool.a", "cnnpool.b", "cnnpool.c"]
+    assert figures.circle(figures.imports(around, lazy=False)) == ["cnnpool.a", "cnnpool.b", "cnnpool.c"]
     lazy = parsed(a="import cnnpool.b", b="def f():\n    import cnnpool.a")
-    assert circle(imports(lazy, lazy=False)) == []
-    assert circle(imports(lazy, lazy=True)) == ["cnnpool.a", "cnnpool.b"]
+    assert figures.circle(figures.imports(lazy, lazy=False)) == []
+    assert figures.circle(figures.imports(lazy, lazy=True)) == ["cnnpool.a", "cnnpool.b"]
 
 
 def test_files_are_weighed_by_part(tmp_path):
@@ -59,17 +49,17 @@ def test_files_are_weighed_by_part(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("one\ntwo\n")
-    found = {part: weight(part, tmp_path) for part in BUDGET}
+    found = {part: figures.weight(part, tmp_path) for part in figures.BUDGET}
     assert found == {"package": (2, 1), "tests": (2, 1), "scripts": (0, 0), "Markdown": (6, 3)}
 
 
 def test_lines_are_counted_without_decorators_and_docstring():
     source = '@cache\ndef f(x):\n    """Two\n    lines."""\n    y = x\n    return y\n'
-    assert [(one.name, one.lines) for one in functions(parsed(a=source))] == [("cnnpool.a.f", 3)]
+    assert [(one.name, one.lines) for one in figures.functions(parsed(a=source))] == [("cnnpool.a.f", 3)]
 
 
 def test_private_names_of_other_packages_are_found():
     theirs = ("import torch\ntorch._C.x()", "from torch._inductor import x", "from hydra import _internal")
     allowed = ("import torch\ntorch.__version__", "import os\nos._exit(0)")
     for source in (*theirs, *allowed, "from cnnpool.pool import _mine\n_mine._own"):
-        assert bool(private_names(parsed(**{"room.a": source}))) == (source in theirs), source
+        assert bool(figures.private_names(parsed(**{"room.a": source}))) == (source in theirs), source

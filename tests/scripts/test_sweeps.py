@@ -32,19 +32,17 @@ ACCURACIES = {
 }
 
 
+def images(limit):
+    return {"data": {"name": "mnist", "limit": limit}, "data_sha256": f"{limit:064}"}
+
+
 @pytest.fixture
 def runs(shelf):
     for limit, pools in ACCURACIES.items():
         for pool, values in pools.items():
             for seed, accuracy in enumerate(values):
-                shelf.put(
-                    f"{pool}+{limit}/seed{seed}",
-                    pool=pool,
-                    seed=seed,
-                    accuracy=accuracy,
-                    data={"name": "mnist", "limit": limit},
-                    data_sha256=f"{limit:064}",
-                )
+                folder = f"{pool}+{limit}/seed{seed}"
+                shelf.put(folder, pool=pool, seed=seed, accuracy=accuracy, **images(limit))
     return shelf
 
 
@@ -68,8 +66,6 @@ def test_the_chart_has_plain_numbers(runs, tmp_path):
 
 
 def test_a_seed_that_one_choice_lacks_is_left_out(runs, tmp_path):
-    runs.put(
-        "max+100/seed2", seed=2, accuracy=0.5, data={"name": "mnist", "limit": 100}, data_sha256=f"{100:064}"
-    )
+    runs.put("max+100/seed2", seed=2, accuracy=0.5, **images(100))
     sizes.main(runs.root, tmp_path)
     assert "0.5\n" not in (tmp_path / "sizes.csv").read_text()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("quickstart", "test", "test-rest", "lint", "docs", "setup", "lock")
 TOOLS = ("make", "sh", "sed", "rm", "mkdir", "touch", "cp")
 # A Python or a uv that only writes down how it was called; `-c` asks a Python whether it is new enough.
 FAKE = """#!/bin/sh

@@ -40,11 +40,6 @@ def audio():
     ).eval()
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def scan():
     return torch.randn(2, 1, 6, 8, 12)
 

@@ -21,11 +21,6 @@ from cnnpool.surgery.replace import Cost, cost, costlier
 EXAMPLE = torch.zeros(1, 3, 16, 16)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 class Permuted(nn.Module):
     """A merging of (N, H, W, C) in a network of (N, C, H, W)."""
 
@@ -189,7 +184,6 @@ def test_by_hand_a_window_of_three_at_stride_two():
 
 
 def test_a_published_network_that_pads_by_its_stride_stays_the_same_function():
-    torch.manual_seed(0)
     model = timm.create_model("tf_efficientnet_lite0", num_classes=4).eval()
     for size in (64, 75):
         x = torch.randn(2, 3, size, size)
@@ -212,27 +206,9 @@ def test_max_in_place_of_max_pooling_changes_no_bit_and_subsample_keeps_the_func
     with torch.no_grad():
         before = model(x)
         if ZOO[name][0]:
-            changes = cnnpool.swap(
-                model,
-                "max",
-                example=torch.zeros(1, 3, 64, 64),
-                where=lambda _, m: isinstance(m, nn.MaxPool2d),
-            )
+            changes = cnnpool.swap(model, "max", example=x, where=lambda _, m: isinstance(m, nn.MaxPool2d))
             assert len(changes) == ZOO[name][0] and all(isinstance(c.after, MaxPool2d) for c in changes)
         assert torch.equal(model(x), before)
-        assert (
-            len(cnnpool.swap(model, "subsample", example=torch.zeros(1, 3, 64, 64), where="conv"))
-            == ZOO[name][1]
-        )
+        assert len(cnnpool.swap(model, "subsample", example=x, where="conv")) == ZOO[name][1]
         assert_close(model(x), before)
     assert not any(max(m.stride) > 1 for m in model.modules() if isinstance(m, nn.Conv2d))
-
-
-@pytest.mark.slow
-def test_head_is_the_last_global_pooling_and_not_that_of_an_attention_block():
-    model = torchvision.models.mobilenet_v3_small(weights=None)
-    squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
-    assert [c.name for c in cnnpool.swap(model, "gap", example=torch.zeros(1, 3, 64, 64))] == ["avgpool"]
-    assert [
-        c.name for c in cnnpool.swap(model, "gmp", example=torch.zeros(1, 3, 64, 64), where="features")
-    ] == squeezes
