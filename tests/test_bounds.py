@@ -77,11 +77,8 @@ def refusal(function, /, *arguments, **options):
 
 def options(room):
     """(name, key, annotation) of every option of a room."""
-    return [
-        (name, key, registry.options_of(TABLES[room][name])[key].hint)
-        for of, name, key in OPTIONS
-        if of == room
-    ]
+    named = [(name, key) for of, name, key in OPTIONS if of == room]
+    return [(name, key, registry.options_of(TABLES[room][name])[key].hint) for name, key in named]
 
 
 rooms = pytest.mark.parametrize("room", TABLES)
@@ -100,9 +97,7 @@ def test_a_command_line_and_a_constructor_refuse_the_same_values_in_one_line(roo
 
 
 def test_infinity_is_legal_where_it_means_something():
-    endless = {
-        (room, name, key) for room, name, key in OPTIONS if not refusal(take, room, name, key, math.inf)
-    }
+    endless = {option for option in OPTIONS if not refusal(take, *option, math.inf)}
     assert endless == {("pool", name, "p") for name in ("lp", "aps", "max_aps")}
 
 

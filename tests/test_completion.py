@@ -26,14 +26,12 @@ def shell(tmp_path):
     (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\n")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos.txt").touch()
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    known = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 
     def run(name, script, *arguments):
         program = shutil.which(name) or pytest.skip(f"{name} is not installed")
         command = [program, "-c", script, *([name] if name == "bash" else []), *arguments]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
-        )
+        done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
         return [line.strip() for line in done.stdout.splitlines()]
 

@@ -55,9 +55,8 @@ def test_unknown_names_and_options_are_refused_with_a_suggestion():
 def test_installed_packages_add_names_and_cannot_replace_ours(monkeypatch):
     foreign = SimpleNamespace(name="foreign", load=lambda: "theirs")
     own = SimpleNamespace(name="thing", load=lambda: "never")
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [foreign, own] if group == "cnnpool.things" else []
-    )
+    installed = {"cnnpool.things": [foreign, own]}
+    monkeypatch.setattr(registry, "entry_points", lambda group: installed.get(group, []))
     registry._foreign.cache_clear()
     try:
         assert registry.lookup(TABLE, "things", "foreign") == "theirs"
@@ -69,9 +68,8 @@ def test_installed_packages_add_names_and_cannot_replace_ours(monkeypatch):
 def test_an_entry_point_that_cannot_be_imported_is_one_line_that_names_its_package(monkeypatch, caplog):
     broken = EntryPoint("mine", "no.such.module:MyPool2d", "cnnpool.operators")
     monkeypatch.setattr(registry, "_foreign", lambda group: {"mine": broken})
-    with pytest.raises(
-        ValueError, match=r"^mine \(no.such.module:MyPool2d\) cannot be imported: ModuleNotF"
-    ) as no:
+    said = r"^mine \(no.such.module:MyPool2d\) cannot be imported: ModuleNotF"
+    with pytest.raises(ValueError, match=said) as no:
         registry.construct({}, "operators", "mine")
     assert "\n" not in str(no.value)
     # Others go on without it.

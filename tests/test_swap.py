@@ -54,19 +54,6 @@ def test_every_readout_as_long_as_the_channels_stands_in_for_the_head(readout):
     assert isinstance(change.after[0], READOUTS[readout]) and model(x).shape == (2, 5)
 
 
-def test_a_published_network_keeps_its_bits_by_max_its_function_by_subsample_and_its_head_by_gap():
-    model, x = torchvision.models.resnet18(weights=None, num_classes=10).eval(), images()
-    with torch.no_grad():
-        before = model(x)
-        (pool,) = cnnpool.swap(model, "max", example=EXAMPLE, where="pool")
-        assert isinstance(pool.after, MaxPool2d) and torch.equal(model(x), before)
-        assert len(cnnpool.swap(model, "subsample", example=EXAMPLE, where="conv")) == 7
-        (head,) = cnnpool.swap(model, "gap", example=EXAMPLE)
-        assert_close(model(x), before)
-    assert head.name == "avgpool" and isinstance(head.before, nn.AdaptiveAvgPool2d)
-    assert not any(max(m.stride) > 1 for m in model.modules() if isinstance(m, nn.Conv2d))
-
-
 def test_head_is_the_last_global_pooling_and_no_function_nor_that_of_an_attention_block():
     model = torchvision.models.mobilenet_v3_small(weights=None)
     squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
@@ -213,9 +200,7 @@ def test_parametrized_convolution_keeps_its_parameters_and_function(parametrize)
     model.train()
     cnnpool.swap(model, "subsample", example=EXAMPLE)
     assert model.training and all(module.training for module in model.modules())
-    assert all(
-        torch.equal(now, then) for now, then in zip(state(model).values(), buffers.values(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(state(model).values(), buffers.values(), strict=True))
     assert_close(model.eval()(x), before)
     assert [p is q for p, q in zip(model.parameters(), parameters, strict=True)] == [True] * len(parameters)
     model(x).sum().backward()
@@ -235,17 +220,15 @@ class Minimum2d(Pool2d):
         return -nn.functional.max_pool2d(-x, self.kernel_size, self.stride)
 
 
-@pytest.mark.parametrize(("kernel_size", "padding", "added"), [(3, 1, 1), (5, 2, 3), (3, 0, 0)])
-def test_window_without_padding_gets_the_fewest_zeros_that_keep_the_size(
-    kernel_size, padding, added, monkeypatch
-):
+def test_window_without_padding_gets_the_fewest_zeros_that_keep_the_size(monkeypatch):
     monkeypatch.setitem(OPERATORS, "minimum", Minimum2d)
-    model, x = nn.Sequential(nn.MaxPool2d(kernel_size, 2, padding)), images(1, 16)
-    cnnpool.swap(model, "minimum", example=x)
-    pool = model[0][1] if added else model[0]
-    assert pool.kernel_size == (kernel_size, kernel_size)
-    assert not added or model[0][0].padding == (0, added, 0, added)
-    assert torch.equal(model[0](x), pool(nn.functional.pad(x, (0, added, 0, added))))
+    for kernel_size, padding, added in ((3, 1, 1), (5, 2, 3), (3, 0, 0)):
+        model, x = nn.Sequential(nn.MaxPool2d(kernel_size, 2, padding)), images(1, 16)
+        cnnpool.swap(model, "minimum", example=x)
+        pool = model[0][1] if added else model[0]
+        assert pool.kernel_size == (kernel_size, kernel_size)
+        assert not added or model[0][0].padding == (0, added, 0, added)
+        assert torch.equal(model[0](x), pool(nn.functional.pad(x, (0, added, 0, added))))
 
 
 def test_model_that_is_itself_the_pooling_has_no_place_for_another():
@@ -253,17 +236,15 @@ def test_model_that_is_itself_the_pooling_has_no_place_for_another():
         cnnpool.swap(nn.MaxPool2d(2), "avg", example=EXAMPLE)
 
 
-@pytest.mark.parametrize(
-    "pool", [nn.MaxPool2d(2, return_indices=True), nn.FractionalMaxPool2d(2, 32, None, True)]
-)
-def test_pooling_that_returns_indices_is_refused_by_name(pool):
-    with pytest.raises(ValueError, match="avg cannot replace 0: it has return_indices=True"):
-        cnnpool.swap(nn.Sequential(pool), "avg", example=EXAMPLE)
+def test_pooling_that_returns_indices_is_refused_by_name():
+    for pool in (nn.MaxPool2d(2, return_indices=True), nn.FractionalMaxPool2d(2, 32, None, True)):
+        with pytest.raises(ValueError, match="avg cannot replace 0: it has return_indices=True"):
+            cnnpool.swap(nn.Sequential(pool), "avg", example=EXAMPLE)
 
 
-@pytest.mark.parametrize(
-    ("before", "operator", "after"),
-    [
+def test_other_poolings_of_torch_are_replaced_by_their_step():
+    x = images(2, 16)
+    for before, operator, after in (
         (nn.LPPool2d(2, 2), "max", nn.MaxPool2d(2)),
         (nn.LPPool2d(2, 3, 2, ceil_mode=True), "max", nn.MaxPool2d(3, 2, ceil_mode=True)),
         (nn.FractionalMaxPool2d(3, output_ratio=0.5), "avg", nn.AvgPool2d(2)),
@@ -271,14 +252,11 @@ def test_pooling_that_returns_indices_is_refused_by_name(pool):
         (nn.AdaptiveMaxPool2d(4), "adaptive_avg", nn.AdaptiveAvgPool2d(4)),
         (nn.AdaptiveAvgPool2d((8, 4)), "max", nn.MaxPool2d((2, 4))),
         (nn.FractionalMaxPool2d(2, output_size=9), "adaptive_max", nn.AdaptiveMaxPool2d(9)),
-    ],
-)
-def test_other_poolings_of_torch_are_replaced_by_their_step(before, operator, after):
-    x = images(2, 16)
-    model, random = nn.Sequential(before), torch.get_rng_state()
-    cnnpool.swap(model, operator, example=x)
-    assert torch.equal(torch.get_rng_state(), random)
-    assert_close(model(x), after(x))
+    ):
+        model, random = nn.Sequential(before), torch.get_rng_state()
+        cnnpool.swap(model, operator, example=x)
+        assert torch.equal(torch.get_rng_state(), random)
+        assert_close(model(x), after(x))
 
 
 def test_ratio_that_is_no_whole_number_is_kept_by_operators_that_can_and_refused_by_others():

@@ -46,9 +46,8 @@ def test_rows_become_columns():
 
 
 def test_markdown_by_hand():
-    assert tables.markdown([NAMES, NUMBERS]) == (
-        "| choice | accuracy (%) |\n| :--- | ---: |\n| max | 93.10 |\n| max\\_blur | 9.5 |"
-    )
+    expected = "| choice | accuracy (%) |\n| :--- | ---: |\n| max | 93.10 |\n| max\\_blur | 9.5 |"
+    assert tables.markdown([NAMES, NUMBERS]) == expected
     bold = [Column("**a**", ["`x|y`"], words=True)]
     assert tables.markdown(bold, markup=True) == "| **a** |\n| :--- |\n| `x\\|y` |"
 
@@ -100,8 +99,7 @@ def test_any_text_stays_in_its_cell(rows):
 def test_csv_is_read_back_and_holds_no_formula(rows):
     source = tables.csv([{"name": name, "value": value} for name, value in rows])
     read = list(csv.DictReader(io.StringIO(source)))
-    assert [row["name"].removeprefix("'") for row in read] == [
-        tables.printable(name).removeprefix("'") for name, _ in rows
-    ]
+    names = [tables.printable(name).removeprefix("'") for name, _ in rows]
+    assert [row["name"].removeprefix("'") for row in read] == names
     assert [float(row["value"]) if row["value"] else None for row in read] == [value for _, value in rows]
     assert not any(row["name"].startswith(("=", "+", "-", "@")) for row in read)

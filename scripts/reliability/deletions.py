@@ -80,7 +80,7 @@ def missed_of(clone: Path, drawn: list[tuple[str, int, str]], ran: dict[str, lis
 
 
 def statements() -> list[tuple[str, int, str]]:
-    """File, line and text of each statement of a function, but for docstrings, imports and definitions."""
+    """File, line and text of statements in functions, but for docstrings, imports, definitions, asserts."""
     found = []
     for path in sorted(path for pattern in CODE for path in (ROOT / "cnnpool").glob(pattern)):
         text = path.read_text("utf-8")
@@ -96,7 +96,7 @@ def statements() -> list[tuple[str, int, str]]:
 def _deletable(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         return not isinstance(node.value, ast.Constant)
-    kept = ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Pass
+    kept = ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Pass | ast.Assert
     return isinstance(node, ast.stmt) and not isinstance(node, kept)
 
 

@@ -87,9 +87,8 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert ", plain script; `" in document({"max.json": written})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_mistakes_are_named():
+    for arguments, message in (
         (["--only", "maxx"], "no operator 'maxx'"),
         (["--threads", "0"], "--threads"),
         (["--repeat", "2"], "--repeat 3"),
@@ -98,12 +97,10 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
         (["--device", "meta"], "--device meta: choose cpu, cuda or cuda:N"),
         (["--device", "cuda:99"], "--device cuda:99: .*; choose from cpu"),
         (["train"], "invalid choice: .train. .choose from .pool"),
-    ],
-)
-def test_mistakes_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message) as error:
-        main(arguments)
-    assert "\n" not in str(error.value)
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            main(arguments)
+        assert "\n" not in str(error.value)
 
 
 def test_a_line_of_the_terminal_says_what_is_replayed_on_a_gpu():

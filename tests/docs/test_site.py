@@ -57,9 +57,8 @@ def broken(pages):
 def test_the_site_builds_without_a_warning_and_no_link_is_broken(tmp_path):
     build(tmp_path)
     pages = {path: Links(path) for path in tmp_path.rglob("*.html")}
-    assert {"index.html", "gradient_routing.html", "generated/operators.html"} <= {
-        path.relative_to(tmp_path).as_posix() for path in pages
-    }
+    for name in ("index.html", "gradient_routing.html", "generated/operators.html"):
+        assert tmp_path / name in pages
     assert list(broken(pages)) == []
     loaded = re.compile(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*\"")
     assert not [path.name for path in pages if loaded.search(path.read_text(encoding="utf-8"))]

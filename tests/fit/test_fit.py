@@ -196,12 +196,14 @@ def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp
 
 
 @pytest.mark.slow
-def test_a_published_network_as_it_is_gets_its_pictures(runs, tmp_path):
+def test_a_published_network_as_it_is_gets_its_pictures(runs, tmp_path, caplog):
     options = {
         "operator": "keep",
         "readout": "keep",
         "model": {"name": "torchvision", "arch": "squeezenet1_1"},
     }
-    runs.run(tmp_path, **options, images={"size": 32}, probes={}, pictures=True, max_steps=1)
+    with caplog.at_level("INFO"):
+        runs.run(tmp_path, **options, images={"size": 32}, probes={}, pictures=True, max_steps=1)
+    assert "fit.max_steps=1 ends the training in epoch 1 of 2" in caplog.text
     events = EventAccumulator(str(tmp_path)).Reload()
     assert "view/gradient_routing" in events.Tags()["images"]

@@ -1,6 +1,6 @@
 """Rates by depth, frozen levels, frozen normalisation."""
 
-from pathlib import Path
+import pickle
 
 import pytest
 import torch
@@ -12,13 +12,13 @@ from cnnpool.readout import build as build_readout
 from cnnpool.recipe import Recipe
 
 
-@pytest.fixture
-def model():
+@pytest.fixture(params=["gap", "attention"])
+def model(request):
     torch.manual_seed(0)
     return build(
         "convnet", 1, (16, 16), 10, width=2,
         pool=lambda stage, channels: build_pool("strided", channels),
-        readout=lambda channels, size: build_readout("gap", channels, size),
+        readout=lambda channels, size: build_readout(request.param, channels, size),
     )  # fmt: skip
 
 
@@ -33,14 +33,17 @@ def test_levels_are_resolutions_and_hold_every_parameter_once(model):
     assert found[3].modules == [model.classifier] and len(found) == 4
     parameters = [p for level in found for p in level.parameters]
     assert len(parameters) == len(set(parameters)) and set(parameters) == set(model.parameters())
+    assert pickle.dumps(model), "no hook is left on it"
+
+
+def test_a_stage_that_makes_no_smaller_map_begins_no_level(model):
+    model.stages["s2"].register_forward_hook(lambda stage, given, made: given[0])
+    assert len(levels(model, EXAMPLE)) == 3
 
 
 def test_nothing_left_to_train_is_one_line(model):
     with pytest.raises(ValueError, match=r"fit\.freeze=4 leaves nothing to train: the network has 4 levels"):
         plan(model, Recipe(freeze=4), EXAMPLE)
-
-
-CONF = Path(__file__).parents[2] / "conf" / "fit"
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path,
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **EVERY)
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"no zip")
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, caplog.at_level("INFO"):
         patch.setattr(run_state, "kernels_in_use", lambda: "other")
         again = runs.run(tmp_path, **EVERY)[1]
+    assert "resumed at step 8 of 24" in caplog.text
     assert "last.ckpt is damaged" in caplog.text and "going on from previous.ckpt" in caplog.text
     assert re.search("with compiled kernels: .* so far, now with .* other: the last bits", caplog.text)
     assert_equal(runs, out, tmp_path, net, again)

@@ -22,6 +22,7 @@ from cnnpool.quantity import from_records
 
 FEW = ["--samples", "8", "--probes", "gradient,invariance", "--set", "invariance.max_shift_px=1"]
 FEW += ["--set", "invariance.worst_px=0"]
+COST = ["--probes", "cost", "--samples", "2"]
 
 
 def tiny(name="max", seed=3):
@@ -135,8 +136,7 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
         folder.mkdir(parents=True, exist_ok=True)
         pixels = torch.randint(256, (40 + number, 60 - number, 3), generator=generator, dtype=torch.uint8)
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
-    words = ["--data", "image_folder", "--root", "photos", "--size", "40", "--probes", "cost"]
-    words += ["--samples", "2"]
+    words = ["--data", "image_folder", "--root", "photos", "--size", "40", *COST]
     results, said = examined(capsys, "torchvision:squeezenet1_1", *words)
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
     assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
@@ -199,9 +199,7 @@ class Features(nn.Module):
 
 def test_functional_pooling_is_named_as_swap_names_it(tmp_path, capsys, caplog):
     (tmp_path / "with_functions.py").write_text(FUNCTIONAL)
-    results, said = examined(
-        capsys, "with_functions:Net", "--probes", "cost", "--samples", "2", "--swap", "max", "--where", "conv"
-    )
+    results, said = examined(capsys, "with_functions:Net", *COST, "--swap", "max", "--where", "conv")
     calls = "2 calls of max_pool2d in features, 1 call of avg_pool2d in the model itself"
     assert results["examined"]["functional"] == calls
     assert f"not by stage  {calls}: torch.nn.functional, no modules\n" in said
@@ -214,9 +212,7 @@ def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
     results, said = examined(capsys, "untrained_model:Net", *FEW)
     assert results["examined"]["untrained"] == "untrained"
     assert results["examined"]["weights"] == "as untrained_model:Net() left them, seed 0: untrained"
-    numbers = [
-        line for line in said.splitlines() if re.search(r"(^features_narrow|consistency|accuracy) ", line)
-    ]
+    numbers = re.findall(r"^(?:features_narrow|.*consistency|.*accuracy) .*$", said, re.M)
     assert len(numbers) >= 5 and all("(untrained)" in line for line in numbers)
     _, said = examined(capsys, "untrained_model:Net", *FEW, "--swap", "max", "--all")
     table = said.partition("measure ")[2].partition("\n\n")[0].splitlines()[2:]
@@ -235,8 +231,7 @@ def test_a_checkpoint_of_step_0_or_of_weights_as_they_were_built_is_untrained(ru
         ({"state_dict": built}, "untrained"),
     ):
         torch.save({"state_dict": state, **content}, path)
-        few = ["--probes", "cost", "--samples", "2"]
-        results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *few)
+        results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *COST)
         assert results["examined"]["untrained"] == mark
         assert ("(untrained)" in said) == bool(mark)
 
@@ -271,15 +266,14 @@ def test_published_weights_of_a_file_answer_as_built_and_swapped(capsys):
     torch.manual_seed(5)
     network = timm.create_model("test_resnet")
     torch.save(network.state_dict(), "own.pth")
-    few = ["--samples", "4", "--size", "32", "--probes", "invariance", "--set", "invariance.worst_px=0"]
-    few += ["--set", "invariance.max_shift_px=1"]
-    results, said = examined(capsys, "timm:test_resnet", "--weights", "own.pth", *few, "--swap", "max_blur")
+    words = ["timm:test_resnet", "--weights", "own.pth", "--size", "32", *FEW, "--swap", "max_blur"]
+    results, said = examined(capsys, *words)
     assert results["examined"]["weights"] == "from own.pth" and not results["examined"]["untrained"]
     swapped = json.loads(Path("out/max_blur/results.json").read_text())
     assert "the answers of the model as built: it has 1000 outputs, digits 10 classes" in said
     # The share of images whose answer the swap leaves as it was.
     digits = data.build("digits", root="data", seed=0)
-    images = batch(digits, network, Subject("", None, mean=(0.5,) * 3, std=(0.5,) * 3), samples=4, size=32)
+    images = batch(digits, network, Subject("", None, mean=(0.5,) * 3, std=(0.5,) * 3), samples=8, size=32)
     other = copy.deepcopy(network)
     cnnpool.swap(other, "max_blur", example=images.images[:1])
     with torch.no_grad():
@@ -310,9 +304,8 @@ def test_a_users_model_is_imported_and_its_foreign_classes_are_not_judged(tmp_pa
 
 
 def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
-    (tmp_path / "mine_to_load.py").write_text(
-        "from torch import nn\n\n\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))\n"
-    )
+    code = "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))\n"
+    (tmp_path / "mine_to_load.py").write_text(code)
     bias = torch.full((10,), -1.0)
     bias[4] = 1.0
     torch.save({"model": {"module.1.weight": torch.zeros(10, 784), "module.1.bias": bias}}, "mine.pt")
@@ -388,7 +381,7 @@ def test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for(run,
 
 
 def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
-    examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2")
+    examined(capsys, str(run[0]), *COST)
     with pytest.raises(ValueError, match=r"^out/results.json is of an earlier cnnpool probe: give the run"):
         main(["out", "--probes", "cost"])
 

@@ -67,9 +67,8 @@ def test_long_names_of_stages_neither_overlap_nor_are_cut():
 
 
 def test_titles_of_neighbouring_winner_maps_do_not_overlap():
-    figure = winner_figure(
-        winner_panels({f"layer4_{i}_downsample_0": {"winners_tied": [0.25] * 4} for i in range(3)})
-    )
+    maps = {f"layer4_{i}_downsample_0": {"winners_tied": [0.25] * 4} for i in range(3)}
+    figure = winner_figure(winner_panels(maps))
     figure.draw_without_rendering()
     boxes = [axes.title.get_window_extent() for axes in panels(figure)]
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))

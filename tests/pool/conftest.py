@@ -45,6 +45,14 @@ def own_code(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """``torch.set_num_threads``, undone after the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def conf() -> Path:
     return CONF
 

@@ -126,9 +126,7 @@ def test_none_hands_its_input_through_and_asks_later_convolutions_to_dilate():
     layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
 )
 def test_it_is_torchs_pixel_unshuffle_in_either_memory_format(size, stride, channels, layout):
-    x = torch.randn(2, channels, stride * size[0], stride * size[1], dtype=torch.float64).contiguous(
-        memory_format=layout
-    )
+    x = maps(2, channels, stride * size[0], stride * size[1]).contiguous(memory_format=layout)
     y = pool.pixel_unshuffle2d(x, stride)
     assert torch.equal(y, F.pixel_unshuffle(x, stride))
     assert torch.equal(F.pixel_shuffle(y, stride), x)

@@ -77,6 +77,5 @@ def test_infinite_logits_of_an_adaptive_blur_share_the_weight():
     x, logits = torch.arange(9.0).reshape(1, 1, 3, 3), torch.zeros(1, 9, 1, 1)
     logits[0, [3, 5]] = torch.inf
     assert adaptive_blur_pool2d(x, logits, 3, 3, "zeros").item() == 0.5
-    assert_close(
-        adaptive_blur_pool2d(x, -torch.inf * torch.ones_like(logits), 3, 3, "replicate").item(), 4 / 3
-    )
+    none = torch.full_like(logits, -torch.inf)
+    assert_close(adaptive_blur_pool2d(x, none, 3, 3, "replicate").item(), 4 / 3)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import noise
 from scipy.signal import resample
 from torch.autograd import gradcheck
 from torch.testing import assert_close
@@ -15,10 +16,6 @@ from cnnpool import pool
 
 SIZES = st.tuples(st.integers(1, 16), st.integers(1, 16))
 STRIDES = st.tuples(st.integers(1, 4), st.integers(1, 4))
-
-
-def image(*size, seed=0):
-    return torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def lowpass(x, stride):
@@ -79,7 +76,7 @@ def test_maps_of_four_by_four_worked_by_hand():
 @given(SIZES, STRIDES, st.integers(0, 99))
 @settings(max_examples=80)
 def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):
-    x = image(*size, seed=seed)
+    x = noise(2, 2, *size, seed=seed)
     low = pool.IdealLowpassPool2d(2, stride=stride)
     assert low(x).shape[2:] == low.output_size(*size)
     assert_close(low(x), lowpass(x, stride), rtol=1e-10, atol=1e-10)
@@ -92,7 +89,7 @@ def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):
 @settings(max_examples=80)
 def test_a_crop_of_any_size_agrees_with_numpy_and_scipy(size, data):
     kept = tuple(data.draw(st.integers(1, n)) for n in size)
-    x = image(*size, seed=data.draw(st.integers(0, 99)))
+    x = noise(2, 2, *size, seed=data.draw(st.integers(0, 99)))
     for nyquist in ("mean", "sum", "zero"):
         ours = pool.spectral_pool2d(x, kept, nyquist=nyquist)
         assert_close(ours, cropped(x, kept, nyquist), rtol=1e-10, atol=1e-11)
@@ -107,12 +104,10 @@ def paper_mask(length, stride, smoothness):
 
 
 @pytest.mark.parametrize("size", [(16, 16), (24, 9), (15, 32), (1, 2)])
-@pytest.mark.parametrize(
-    ("stride", "bandwidth", "smoothness"), [(2, 0.8, 4.0), (3, 0.3, 1.5), (1.5, 0.6, 0.1)]
-)
+@pytest.mark.parametrize("stride, bandwidth, smoothness", [(2, 0.8, 4.0), (3, 0.3, 1.5), (1.5, 0.6, 0.1)])
 def test_diffstride_is_the_papers_mask_and_then_a_crop(size, stride, bandwidth, smoothness):
     op = pool.DiffStride2d(2, stride=stride, bandwidth=bandwidth, smoothness=smoothness).double()
-    x = image(*size)
+    x = noise(2, 2, *size)
     masks = [paper_mask(n, stride / bandwidth, smoothness) for n in size]
     masked = np.fft.ifft2(np.fft.fft2(x.numpy()) * np.outer(*masks)).real
     expected = pool.spectral_pool2d(torch.from_numpy(masked), op.output_size(*size))
@@ -129,7 +124,7 @@ def test_each_axis_learns_its_own_stride():
 
 
 def test_gradient_of_the_band_is_the_numerical_one():
-    op, x = pool.DiffStride2d(2).double(), image(16, 18)
+    op, x = pool.DiffStride2d(2).double(), noise(2, 2, 16, 18)
     band = torch.tensor([0.3, 1.1], dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda band: torch.func.functional_call(op, {"band": band}, (x,)), (band,))
     op(x).square().sum().backward()

@@ -65,18 +65,17 @@ def same_bits(a, b):
 @settings(max_examples=300)
 @given(maps(), windows, windows, windows, st.tuples(*[st.integers(0, 2)] * 2), st.booleans())
 def test_maxima_winners_and_gradients_are_torchs_to_the_last_bit(x, kernel, stride, dilation, padding, ceil):
+    window = (kernel, stride, padding, dilation, ceil)
     try:
         with pool.dispatch.use(False):
-            expected, winners = pool.max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+            expected, winners = pool.max_pool2d_with_winners(x, *window)
     except ValueError:
         assume(False)
     with pool.dispatch.use(True):
-        y, places = pool.max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+        y, places = pool.max_pool2d_with_winners(x, *window)
     assert same_bits(y, expected) and torch.equal(places, winners)
     upstream = torch.randn(y.shape).to(x.dtype) * 10 ** torch.empty(y.shape).uniform_(-1, 1).to(x.dtype)
-    (_, ours), (_, theirs) = both(
-        lambda x: pool.max_pool2d(x, kernel, stride, padding, dilation, ceil), x, upstream
-    )
+    (_, ours), (_, theirs) = both(lambda x: pool.max_pool2d(x, *window), x, upstream)
     assert same_bits(ours, theirs)
     assert ours.stride() == theirs.stride() or ours.numel() == 0
 
@@ -160,16 +159,13 @@ def test_half_precision_is_read_and_rounded_as_torch_does(dtype):
     # Every number, the middle between neighbours, and a bit to both sides of the middle.
     middle = (wide.double() + wide.roll(-1).double()) / 2
     numbers = torch.cat([wide, *(middle * (1 + e) for e in (-1e-7, 0, 1e-7))]).float()
-    rounded = torch.empty(numbers.shape, dtype=dtype)
-    through(
-        numbers.data_ptr(), rounded.data_ptr(), len(numbers), scalar(0.0, torch.float32), scalar(0.0, dtype)
-    )
-    assert same_bits(rounded, numbers.to(dtype))
+    got = torch.empty(numbers.shape, dtype=dtype)
+    through(numbers.data_ptr(), got.data_ptr(), len(numbers), scalar(0.0, torch.float32), scalar(0.0, dtype))
+    assert same_bits(got, numbers.to(dtype))
 
 
-def test_any_number_of_threads_gives_the_same(monkeypatch):
+def test_any_number_of_threads_gives_the_same(monkeypatch, set_threads):
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
-    before = torch.get_num_threads()
     for layout in LAYOUTS:
         x = torch.randn(3, 4, 12, 14).contiguous(memory_format=layout)
         for function in (
@@ -182,41 +178,34 @@ def test_any_number_of_threads_gives_the_same(monkeypatch):
         ):
             answers = []
             for count in (1, 3):
-                try:
-                    torch.set_num_threads(count)
-                    answers.append(both(function, x, torch.ones_like(function(x)))[0])
-                finally:
-                    torch.set_num_threads(before)
+                set_threads(count)
+                answers.append(both(function, x, torch.ones_like(function(x)))[0])
             assert all(torch.equal(a, b) for a, b in zip(*answers, strict=True))
 
 
-def test_shares_run_on_the_threads_that_torch_has(monkeypatch):
+def test_shares_run_on_the_threads_that_torch_has(monkeypatch, set_threads):
     folder = Path("/proc/self/task")
     if threads.TEAM is None or not folder.is_dir():
         pytest.skip("torch's OpenMP library cannot be entered here, or its threads not be counted")
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
-    at_once = Barrier(2, timeout=60)
-    before, seen = torch.get_num_threads(), {}
-    try:
-        torch.set_num_threads(2)
-        torch.rand(1 << 20).exp()
-        own = {int(task.name) for task in folder.iterdir()}
+    at_once, seen = Barrier(2, timeout=60), {}
+    set_threads(2)
+    torch.rand(1 << 20).exp()
+    own = {int(task.name) for task in folder.iterdir()}
 
-        def kernel(start, stop):
-            seen[start, stop] = get_native_id()
-            at_once.wait()
+    def kernel(start, stop):
+        seen[start, stop] = get_native_id()
+        at_once.wait()
 
-        threads.spread(kernel, 7, 1 << 20)
-    finally:
-        torch.set_num_threads(before)
+    threads.spread(kernel, 7, 1 << 20)
     assert sorted(seen) == [(0, 3), (3, 7)]
     assert len(set(seen.values())) == 2 and set(seen.values()) <= own
     assert get_native_id() in seen.values()
 
 
-def test_the_error_of_a_share_is_raised_when_the_others_have_ended(monkeypatch):
+def test_the_error_of_a_share_is_raised_when_the_others_have_ended(monkeypatch, set_threads):
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
-    before, done = torch.get_num_threads(), []
+    done = []
 
     def kernel(start, stop):
         if not start:
@@ -224,13 +213,10 @@ def test_the_error_of_a_share_is_raised_when_the_others_have_ended(monkeypatch):
         sleep(0.05)
         done.append((start, stop))
 
-    try:
-        torch.set_num_threads(2)
-        for team, others in ((threads.TEAM, [(3, 7)] if threads.TEAM else []), (None, [])):
-            monkeypatch.setattr(threads, "TEAM", team)
-            done.clear()
-            with pytest.raises(MemoryError, match="no room"):
-                threads.spread(kernel, 7, 1 << 20)
-            assert done == others
-    finally:
-        torch.set_num_threads(before)
+    set_threads(2)
+    for team, others in ((threads.TEAM, [(3, 7)] if threads.TEAM else []), (None, [])):
+        monkeypatch.setattr(threads, "TEAM", team)
+        done.clear()
+        with pytest.raises(MemoryError, match="no room"):
+            threads.spread(kernel, 7, 1 << 20)
+        assert done == others

@@ -26,10 +26,8 @@ def takes(*tensors):
 
 
 def python(code, **environment):
-    known = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=known, timeout=120
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environment}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -25,11 +25,9 @@ WIDE = {dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dt
 windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
 
 OPERATORS = {
-    "lp whole": lambda x, number, *window: lp_pool2d(x, 3, *window[:2], window[3], padding=window[2]),
-    "lp mean": lambda x, number, *window: lp_pool2d(
-        x, 2.5, *window[:2], window[3], padding=window[2], form="mean"
-    ),
-    "lp learnt": lambda x, number, *window: lp_pool2d(x, number, *window[:2], window[3], padding=window[2]),
+    "lp whole": lambda x, number, *w: lp_pool2d(x, 3, *w[:2], w[3], padding=w[2]),
+    "lp mean": lambda x, number, *w: lp_pool2d(x, 2.5, *w[:2], w[3], padding=w[2], form="mean"),
+    "lp learnt": lambda x, number, *w: lp_pool2d(x, number, *w[:2], w[3], padding=w[2]),
     "gem whole": lambda x, number, *window: gem_pool2d(x, *window, p=2, eps=0.1),
     "gem learnt": lambda x, number, *window: gem_pool2d(x, *window, p=number, eps=0.1),
     "soft": lambda x, number, *window: soft_pool2d(x, *window, beta=2.0),
@@ -83,12 +81,9 @@ def test_values_and_gradients_are_those_of_the_formula_in_float64(
     exact = answers(function, False, x.double(), number.double(), upstream)
     eps = torch.finfo(dtype).eps
     steps = torch.finfo(WIDE[dtype]).eps
-    for a, b, tolerance in zip(
-        ours, exact, (2 * eps + 20 * steps, 2 * eps + 200 * steps, 2e3 * steps), strict=False
-    ):
-        assert_close(
-            a.double(), b, rtol=tolerance, atol=tolerance * max(1, b.abs().max() if b.numel() else 1)
-        )
+    bounds = (2 * eps + 20 * steps, 2 * eps + 200 * steps, 2e3 * steps)
+    for a, b, bound in zip(ours, exact, bounds, strict=False):
+        assert_close(a.double(), b, rtol=bound, atol=bound * max(1, b.abs().max() if b.numel() else 1))
     if min(x.shape) > 1 and min(y.shape) > 1:
         assert ours[0].stride() == y.stride()
 
@@ -149,9 +144,9 @@ def forget():
     window_means._tiles.cache_clear()
 
 
-def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
+def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch, set_threads):
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
-    before, number = torch.get_num_threads(), torch.full((1, 1, 1), 2.5)
+    number = torch.full((1, 1, 1), 2.5)
     for layout, window in product(LAYOUTS, [(3, 2, 1, False), (2, 2, 0, False)]):
         x = torch.rand(3, 4, 13, 14).contiguous(memory_format=layout)
         for name in OPERATORS:
@@ -160,13 +155,12 @@ def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
                 forget()
                 monkeypatch.setattr(band_plan, "CACHE", cache)
                 monkeypatch.setattr(window_means, "TOGETHER", together)
+                set_threads(count)
                 try:
-                    torch.set_num_threads(count)
                     function = lambda x, p, name=name: OPERATORS[name](x, p, *window)  # noqa: E731, B023
                     upstream = torch.ones(3, 4, *((7, 7) if window[0] == 3 else (6, 7)))
                     results.append(answers(function, True, x, number, upstream))
                 finally:
-                    torch.set_num_threads(before)
                     forget()
             for other in results[1:]:
                 assert_close(other, results[0], rtol=1e-5, atol=1e-6)

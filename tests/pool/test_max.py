@@ -48,10 +48,8 @@ def test_winners_follow_the_definition_for_every_kind_of_value(ties, layout, val
     x = x.contiguous(memory_format=layout)
     for args in WINDOWS:
         y, winners = max_pool2d_with_winners(x, *args, ties=ties)
-        padded = [*args, *[None, 0, 1, False][len(args) - 1 :]]
-        pairs = [
-            v if isinstance(v, tuple) else (v, v) for v in (padded[0], padded[1] or padded[0], *padded[2:4])
-        ]
+        full = [*args, *[None, 0, 1, False][len(args) - 1 :]]
+        pairs = [v if isinstance(v, tuple) else (v, v) for v in (full[0], full[1] or full[0], *full[2:4])]
         for n, c in itertools.product(range(2), range(2)):
             values_, winners_ = slow_max(x[n, c], [*pairs, y.shape[2:]], ties)
             assert_close(y[n, c], values_, rtol=0, atol=0, equal_nan=True)
@@ -131,18 +129,15 @@ def test_overlapping_windows_add_their_gradients():
     assert torch.equal(gradient(x, upstream, 2, 1), expected)
 
 
-@pytest.mark.parametrize(
-    ("ties", "expected"),
-    [
-        ("first", [[0.0, 6, 7, 0], [0, 0, 0, 0]]),
-        ("last", [[0.0, 0, 0, 0], [6, 0, 0, 7]]),
-        ("split", [[0.0, 3, 1.75, 1.75], [3, 0, 1.75, 1.75]]),
-    ],
-)
-def test_ties_share_the_gradient_as_asked(ties, expected):
+def test_ties_share_the_gradient_as_asked():
     # The left window has two equals, the right one four.
-    x = torch.tensor([[[1.0, 5, 3, 3], [5, 2, 3, 3]]])
-    assert torch.equal(gradient(x, torch.tensor([[[6.0, 7.0]]]), 2, ties=ties), torch.tensor([expected]))
+    x, upstream = torch.tensor([[[1.0, 5, 3, 3], [5, 2, 3, 3]]]), torch.tensor([[[6.0, 7.0]]])
+    for ties, expected in {
+        "first": [[0.0, 6, 7, 0], [0, 0, 0, 0]],
+        "last": [[0.0, 0, 0, 0], [6, 0, 0, 7]],
+        "split": [[0.0, 3, 1.75, 1.75], [3, 0, 1.75, 1.75]],
+    }.items():
+        assert torch.equal(gradient(x, upstream, 2, ties=ties), torch.tensor([expected])), ties
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

@@ -11,6 +11,7 @@ from cnnpool.pool import max_pool2d
 from cnnpool.pool.cpu import memory
 
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+NEVER = not SETTING.exists() or "[never]" in SETTING.read_text()
 
 
 @given(st.integers(0, 1 << 47), st.integers(0, 1 << 32))
@@ -34,9 +35,7 @@ def test_every_whole_page_of_a_block_and_nothing_else_is_advised(address, size):
     assert length % memory.PAGE == 0
 
 
-@pytest.mark.skipif(
-    not SETTING.exists() or "[never]" in SETTING.read_text(), reason="this kernel gives no large pages"
-)
+@pytest.mark.skipif(NEVER, reason="this kernel gives no large pages")
 def test_the_gradient_of_a_large_map_lies_in_large_pages():
     x = torch.randn(8, 64, 128, 128, requires_grad=True)
     max_pool2d(x, 2).sum().backward()

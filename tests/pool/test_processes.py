@@ -20,17 +20,13 @@ def same(found, expected):
             assert torch.equal(torch.as_tensor(got), wanted), name
 
 
-def test_threads_that_pool_at_once_get_what_one_gets():
+def test_threads_that_pool_at_once_get_what_one_gets(set_threads):
     expected = [answers(seed) for seed in range(4)]
-    before = torch.get_num_threads()
-    try:
-        # More than the machine may have: the kernels' own threads are then shared by four callers.
-        torch.set_num_threads(2)
-        with dispatch.use(True), ThreadPoolExecutor(4) as callers:
-            for found, wanted in zip(callers.map(answers, [0, 1, 2, 3] * 3), expected * 3, strict=True):
-                same(found, wanted)
-    finally:
-        torch.set_num_threads(before)
+    # More than the machine may have: the kernels' own threads are then shared by four callers.
+    set_threads(2)
+    with dispatch.use(True), ThreadPoolExecutor(4) as callers:
+        for found, wanted in zip(callers.map(answers, [0, 1, 2, 3] * 3), expected * 3, strict=True):
+            same(found, wanted)
 
 
 @pytest.mark.slow

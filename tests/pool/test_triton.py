@@ -20,9 +20,7 @@ ON_GPU = torch.cuda.is_available() and not INTERPRETED
 DEVICE = "cuda" if ON_GPU else "cpu"
 # Both sides of a tl.where are computed, as numbers of numpy, which warns of the side that is not taken.
 pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in .*:RuntimeWarning")
-by_triton = pytest.mark.skipif(
-    not INTERPRETED and not ON_GPU, reason="in a process of its own: Triton asks once"
-)
+by_triton = pytest.mark.skipif(not INTERPRETED and not ON_GPU, reason="in its own process: Triton asks once")
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
 

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_maps import maps
 from torch.testing import assert_close
 
 from cnnpool.pool import HaarPool2d, LiftPool2d, WaveletPool2d, wavelet_bands2d, wavelet_bank
@@ -14,10 +15,6 @@ from cnnpool.pool.wavelet import daubechies
 
 ORDERS = range(1, 11)
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
-
-
-def image(*size, channels=2):
-    return torch.randn(2, channels, *size, dtype=torch.float64)
 
 
 def pywt_bands(x, order, mode):
@@ -34,7 +31,7 @@ def test_filter_is_that_of_pywavelets(order):
 @given(SIZES, st.integers(1, 6))
 @settings(max_examples=60)
 def test_every_size_agrees_with_pywavelets(size, order):
-    x = image(*size)
+    x = maps(2, 2, *size)
     theirs = pywt_bands(x, order, "periodization").flatten(1, 2)
     assert_close(wavelet_bands2d(x, wavelet_bank(order)), theirs, rtol=1e-8, atol=1e-8)
     mirrored = np.pad(x.numpy(), ((0, 0), (0, 0), (12, 12), (12, 12)), mode="symmetric")
@@ -47,7 +44,7 @@ def test_every_size_agrees_with_pywavelets(size, order):
 
 
 def test_without_orthonormality_haar_is_the_average_and_says_so():
-    x, op = image(7, 6), HaarPool2d(2, orthonormal=False)
+    x, op = maps(2, 2, 7, 6), HaarPool2d(2, orthonormal=False)
     assert_close(op(x), HaarPool2d(2)(x) / 2)
     assert (HaarPool2d(3).gain, op.gain, HaarPool2d.gain) == (2, 1, 2)
     assert_close(op(torch.ones(1, 2, 7, 6)), torch.ones(1, 2, 4, 3))
@@ -56,7 +53,7 @@ def test_without_orthonormality_haar_is_the_average_and_says_so():
 @pytest.mark.parametrize("order", ORDERS)
 def test_four_bands_hold_the_energy_and_the_adjoint_brings_the_map_back(order):
     for size in ((8, 8), (4, 10), (2, 24)):
-        x = image(*size).requires_grad_()
+        x = maps(2, 2, *size).requires_grad_()
         bands = wavelet_bands2d(x, wavelet_bank(order))
         assert_close(bands.norm(), x.norm(), rtol=1e-9, atol=0)
         (back,) = torch.autograd.grad(bands, x, bands)
@@ -82,7 +79,7 @@ def shaken(**options):
 @settings(max_examples=60)
 @given(SIZES, st.sampled_from([1, 3, 5]), st.sampled_from(["reflect", "replicate", "circular", "zeros"]))
 def test_the_inverse_of_lifting_brings_back_the_map_to_the_last_bits(size, taps, mode):
-    op, x = shaken(kernel_size=taps, padding_mode=mode), image(*size)
+    op, x = shaken(kernel_size=taps, padding_mode=mode), maps(2, 2, *size)
     whole = np.pad(x.numpy(), ((0, 0), (0, 0), *((0, n % 2) for n in size)), mode="edge")
     # Sixteen sums of numbers below 16, each rounded by at most 4 eps.
     bound = 64 * torch.finfo(torch.float64).eps
@@ -92,7 +89,7 @@ def test_the_inverse_of_lifting_brings_back_the_map_to_the_last_bits(size, taps,
 @settings(max_examples=30)
 @given(SIZES)
 def test_bands_of_haars_lifting_are_pywavelets_up_to_scale(size):
-    x = image(*size)
+    x = maps(2, 2, *size)
     low, horizontal, vertical, diagonal = pywt_bands(x, 1, "symmetric").unbind(2)
     # Averages and differences, where the orthonormal transform has both over sqrt 2; ours are odd - even.
     expected = (low / 2, -horizontal, -vertical, 2 * diagonal)
@@ -110,7 +107,7 @@ def test_haars_sum_of_one_cell_worked_by_hand():
 
 
 def test_the_learnt_step_is_the_formula():
-    op, x = shaken(kernel_size=5, padding_mode="circular"), image(8, 12)
+    op, x = shaken(kernel_size=5, padding_mode="circular"), maps(2, 2, 8, 12)
 
     def net(layers, samples):
         first, _, second, _ = layers

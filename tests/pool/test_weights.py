@@ -225,13 +225,11 @@ def test_decimals_are_read_as_written():
 @pytest.mark.parametrize("length", range(1, 13))
 def test_network_sorts_every_sequence_of_zeros_and_ones(length):
     # A comparison network that sorts these sorts everything (the 0-1 principle).
-    sequences = torch.tensor(list(itertools.product([0.0, 1.0], repeat=length)))
-    ordered = torch.stack(order(list(sequences.unbind(1)), range(length)), 1)
-    assert torch.equal(ordered, sequences.sort(1).values)
+    bits = torch.tensor(list(itertools.product([0.0, 1.0], repeat=length)))
+    ordered = torch.stack(order(list(bits.unbind(1)), range(length)), 1)
+    assert torch.equal(ordered, bits.sort(1).values)
     for place in range(length):
-        assert torch.equal(
-            order(list(sequences.unbind(1)), range(place, place + 1))[place], ordered[:, place]
-        )
+        assert torch.equal(order(list(bits.unbind(1)), range(place, place + 1))[place], ordered[:, place])
     assert comparisons(length, range(length)) <= length * (length - 1) // 2
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from math import prod
 
 import numpy as np
 import pytest
@@ -90,21 +91,19 @@ OPERATIONS = {
     ),
     "mixed": (lambda x, k, o: pool.mixed_pool2d(x, k, **o, mix=0.3), lambda v, z: mixture(v, 0.3)),
     "gated": (
-        lambda x, k, o: pool.gated_pool2d(x, weights(1, 1, math.prod(k)), k, **o),
+        lambda x, k, o: pool.gated_pool2d(x, weights(1, 1, prod(k)), k, **o),
         lambda v, z: mixture(v, sigmoid(z @ weights(1, 1, len(z)).numpy()[0])),
     ),
     "tree": (
-        lambda x, k, o: pool.tree_pool2d(
-            x, weights(2, 2, 1, math.prod(k)), weights(3, 1, 1, math.prod(k)), k, **o
-        ),
+        lambda x, k, o: pool.tree_pool2d(x, weights(2, 2, 1, prod(k)), weights(3, 1, 1, prod(k)), k, **o),
         lambda v, z: tree(z, *(weights(2, 2, 1, len(z)).numpy()[:, 0] @ z)),
     ),
     "ordinal": (
-        lambda x, k, o: pool.ordinal_pool2d(x, weights(4, 1, math.prod(k)).exp(), k, **o),
+        lambda x, k, o: pool.ordinal_pool2d(x, weights(4, 1, prod(k)).exp(), k, **o),
         lambda v, z: ranked(v, np.exp(weights(4, len(z)).numpy())),
     ),
     "ordinal free": (
-        lambda x, k, o: pool.ordinal_pool2d(x, weights(5, 1, math.prod(k)), k, **o, normalise=False),
+        lambda x, k, o: pool.ordinal_pool2d(x, weights(5, 1, prod(k)), k, **o, normalise=False),
         lambda v, z: float(np.sort(v)[::-1] @ weights(5, len(z)).numpy()[: len(v)]),
     ),
 }
@@ -140,7 +139,7 @@ def cases(draw):
     }
     shape = draw(st.tuples(*[st.integers(1, 7)] * 2))
     number = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-4, 4, allow_subnormal=False))
-    size = math.prod(shape)
+    size = prod(shape)
     values = draw(st.lists(number, min_size=size, max_size=size))
     return torch.tensor(values, dtype=torch.float64).reshape(1, 1, *shape), kernel, options
 

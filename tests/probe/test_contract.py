@@ -109,12 +109,11 @@ def test_every_quantity_is_measured_and_defined_in_a_sentence(name, net, batch):
     cnn, (images, labels) = net("strided" if name == "gradient" else "max"), batch(8, (32, 32))
     options = {"presets": ("distinct", "aps_cifar")} if name == "invariance" else {}
     result = build(name, **few(name), **options).measure(cnn, cnn.stages, images, labels)
-    missing = {one.key for one in PROBES[name].quantities} - {
-        one.key for key, _ in numbers(result) if (one := find(PROBES[name].quantities, key))
-    }
+    own = PROBES[name].quantities
+    missing = {one.key for one in own} - {one.key for key, _ in numbers(result) if (one := find(own, key))}
     # The other presets are declared the same way, and take a minute.
     assert all(any(f".{preset}" in key for preset in PRESETS) for key in missing), missing
-    for one in PROBES[name].quantities:
+    for one in own:
         assert one.title and one.definition.endswith(".") and len(one.definition) > 25, one.key
         assert one.title[0].islower() or one.title.split()[0] in {"FLOPs", "Hoyer", "Lie"}, one.title
 

@@ -72,9 +72,8 @@ def test_the_receptive_field_of_linear_layers_is_their_kernels_product():
     with torch.no_grad():
         probe = torch.zeros(1, 1, 11, 11, dtype=torch.float64)
         probe[0, 0, 5, 5] = 1
-        transposed = nn.functional.conv_transpose2d(
-            nn.functional.conv_transpose2d(probe, second.weight, padding=1), first.weight, padding=1
-        )
+        behind = nn.functional.conv_transpose2d(probe, second.weight, padding=1)
+        transposed = nn.functional.conv_transpose2d(behind, first.weight, padding=1)
     torch.testing.assert_close(field, transposed[0, 0].abs())
     assert extent(field)["reach_px"] == 5
 

@@ -22,9 +22,8 @@ def test_a_circular_shift_is_a_roll(down, right, by_image):
 def test_a_shift_that_is_not_circular_lets_the_fill_in(down, right, filled):
     x = torch.arange(1.0, 1 + 2 * 2 * 5 * 4).reshape(2, 2, 5, 4)
     fill = torch.tensor([-0.5, -7.0]) if filled else None
-    expected = (
-        np.zeros_like(x.numpy()) if fill is None else np.tile(fill.numpy()[:, None, None], (2, 1, 5, 4))
-    )
+    around = torch.zeros(2) if fill is None else fill
+    expected = np.tile(around.numpy()[:, None, None], (2, 1, 5, 4))
     for i in range(5):
         for j in range(4):
             if 0 <= i - down < 5 and 0 <= j - right < 4:

@@ -87,9 +87,8 @@ def test_the_grid_has_the_asked_points(net, batch):
     cnn, (x, labels) = net(), batch()
     cnn, x = cnn.double().eval(), x.double()
     result = AdversarialShift(max_shift_px=1, per_px=1, samples=6).measure(cnn, {}, x, labels)
-    right = torch.stack(
-        [cnn(x.roll((i, j), (2, 3))).argmax(1) == labels for i, j in itertools.product((-1, 0, 1), repeat=2)]
-    )
+    ways = itertools.product((-1, 0, 1), repeat=2)
+    right = torch.stack([cnn(x.roll(way, (2, 3))).argmax(1) == labels for way in ways])
     assert result["accuracy"] == result["whole_px_accuracy"] == right.all(0).double().mean().item()
     assert result["mean_accuracy"] == pytest.approx(right.double().mean().item())
 
@@ -141,9 +140,7 @@ def test_maps_of_another_size_are_refused():
 
 @pytest.mark.parametrize("pool", ["max", "aps", "lps"])
 def test_the_u_net_of_the_page_is_equivariant_with_polyphase_pairs_alone(pool):
-    (code,) = (
-        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "UNet" in block
-    )
+    (code,) = (one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "UNet" in one)
     names = {"__name__": "unet"}
     exec(code, names)
     torch.manual_seed(0)

@@ -50,9 +50,8 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     shelf.put("a", seed=3)
     shelf.put("b", seed=3, fit={"epochs": 5, "optimizer": "adamw", "lr": 0.1})
     said = r"two runs of 'max' with seed 3: .*/a and .*/b; they differ in .*fit.lr.* \(fit.lr: 0.01 or 0.1\)"
-    with pytest.raises(
-        ValueError, match=f"{said}.*--where fit.lr=0.1, or tell them apart by --by pool,fit.lr"
-    ):
+    advice = ".*--where fit.lr=0.1, or tell them apart by --by pool,fit.lr"
+    with pytest.raises(ValueError, match=said + advice):
         labels(shelf)
     assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
 

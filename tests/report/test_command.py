@@ -140,10 +140,8 @@ def test_a_folder_that_holds_no_report_is_refused_and_left_as_it_is(two, tmp_pat
     for name in ("accuracy.png", "shift.svg", "table.csv", "notes.txt"):
         (out / name).write_text("mine")
     before = contents(out)
-    said = error_of(capsys, two.root, "--out", out)
-    assert said.startswith(
-        f"error: --out {out} holds files that are no report of cnnpool (accuracy.png and 3 more)"
-    )
+    said = f"error: --out {out} holds files that are no report of cnnpool (accuracy.png and 3 more)"
+    assert error_of(capsys, two.root, "--out", out).startswith(said)
     (out / "table.json").write_text('{"command": ["other"], "choices": []}')
     assert "no report of cnnpool" in error_of(capsys, two.root, "--out", out)
     (out / "table.json").unlink()
@@ -178,16 +176,14 @@ def test_a_name_that_is_not_utf_8_is_shown_as_an_escape(two, tmp_path, capsys):
 
 
 def test_help_imports_nothing_heavy_and_comparing_no_framework(two):
-    for words, heavy in ((["--help"], ["numpy", "scipy", "matplotlib"]), ([str(two.root)], ["tensorboard"])):
+    for argv, heavy in ((["--help"], ["numpy", "scipy", "matplotlib"]), ([str(two.root)], ["tensorboard"])):
         code = (
             "import sys; from cnnpool.report import main\n"
             "try: main(sys.argv[1:])\n"
             f"finally: print(sorted({{'torch', 'lightning', 'hydra', *{heavy}}} & set(sys.modules)))"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
-        )
-        assert done.stdout.endswith("[]\n") and ("--baseline" in done.stdout or words != ["--help"])
+        done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True)
+        assert done.stdout.endswith("[]\n") and ("--baseline" in done.stdout or argv != ["--help"])
 
 
 def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, capsys):

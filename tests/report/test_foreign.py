@@ -64,9 +64,8 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     assert (row["p_holm"], row["pairs"]) == (pytest.approx(t.pvalue), 6)
     assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
     # Other numbers in the second group: no pairs, and groups may be of any size.
-    lines = [f"a,{seed},{x}" for seed, x in enumerate(first)] + [
-        f"b,{9 + i},{x}" for i, x in enumerate(second[:4])
-    ]
+    lines = [f"a,{seed},{x}" for seed, x in enumerate(first)]
+    lines += [f"b,{9 + i},{x}" for i, x in enumerate(second[:4])]
     found = cnnpool.compare(rows(tmp_path / "apart.csv", "group,seed,acc", *lines), "acc")
     t, row = stats.ttest_ind(second[:4], first, equal_var=False), found[1]
     assert not found.comparison.paired and "not paired" in found.comparison.understood
@@ -85,9 +84,8 @@ def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(t
     same = {"a": first.tolist(), "b": (first + np.array([0.01, -0.01, 0.02, -0.02, 0.015, -0.01])).tolist()}
     (_, row) = cnnpool.compare(table(tmp_path / "same.csv", same), "acc", margin=0.02)
     d0 = np.array(same["b"]) - first
-    sides = [
-        stats.ttest_1samp(d0, s, alternative=word).pvalue for s, word in ((0.02, "less"), (-0.02, "greater"))
-    ]
+    ends = ((0.02, "less"), (-0.02, "greater"))
+    sides = [stats.ttest_1samp(d0, end, alternative=word).pvalue for end, word in ends]
     assert (max(sides) < 0.05) == (row["verdict"] == "differs by less than 0.0200") and max(sides) < 0.05
     assert "no difference" in cnnpool.compare(tmp_path / "same.csv", "acc", margin=0.005)[1]["verdict"]
     # So many pairs have 80 % power against this difference, one fewer has not; counted by the noncentral t.
@@ -236,7 +234,7 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
     for group in "ab":
         for seed in range(3):
             rows(tmp_path / group / f"seed_{seed}" / "metrics.csv", *curve)
-    words = (tmp_path, "--metric", "val_loss")
+    asked = (capsys, tmp_path, "--metric", "val_loss")
     for options, mean, said in (
         (
             [],
@@ -247,12 +245,10 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
         (["--mean-of-last", "2"], "2.5000 ± 0.0000", "by the mean of its last 2 points; by name, lower"),
         (["--last", "--best", "max"], "3.0000 ± 0.0000", "its last value; higher val_loss is better."),
     ):
-        found = text(capsys, *words, *options)
+        found = text(*asked, *options)
         assert mean in found and said in " ".join(found.split())
-    assert "the mean of the last 0 points: name 1 or more" in text(
-        capsys, *words, "--mean-of-last", "0", status=2
-    )
-    assert "--margin -1.0: not a positive number" in text(capsys, *words, "--margin=-1", status=2)
+    assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
+    assert "--margin -1.0: not a positive number" in text(*asked, "--margin=-1", status=2)
     assert "did you mean 'val_loss'?" in text(capsys, tmp_path, "--metric", "val_los", status=2)
     assert Value().better("val/top1_error") == Value().better("NLL") == "lower"
     assert Value().better("val_acc") == "higher"
@@ -291,9 +287,8 @@ def test_several_metrics_have_a_table_each_corrected_by_itself(tmp_path, capsys)
     lines = [f"{g},{s},{x},{1 - x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
     path = rows(tmp_path / "runs.csv", "model,seed,acc,loss", *lines)
     found = cnnpool.compare(path, "acc,loss")
-    assert [(one["metric"], one["choice"]) for one in found] == [
-        (metric, choice) for metric in ("acc", "loss") for choice in "ab"
-    ]
+    wanted = [("acc", "a"), ("acc", "b"), ("loss", "a"), ("loss", "b")]
+    assert [(one["metric"], one["choice"]) for one in found] == wanted
     assert [one["p_holm"] for one in found if one["choice"] == "b"] == pytest.approx([found[1]["p"]] * 2)
     assert {one["verdict"] for one in found if one["choice"] == "b"} == {"better"}
     assert text(capsys, path, "--metric", "acc,loss").count("verdict") == 2
@@ -321,13 +316,9 @@ def test_csv_files_may_be_a_run_each_or_hold_the_steps_of_many(tmp_path):
     for group, some in ACCURACIES.items():
         for seed, x in enumerate(some):
             rows(tmp_path / "each" / f"{group}_seed{seed}.csv", "Epoch;acc", "1;0", f"2;{x}")
-    lines = [
-        f"{g},{s},{k},{x * k}" for g, some in ACCURACIES.items() for s, x in enumerate(some) for k in (0, 1)
-    ]
+    lines = [f"{g},{s},{k},{x * k}" for g, xs in ACCURACIES.items() for s, x in enumerate(xs) for k in (0, 1)]
     rows(tmp_path / "long.csv", "model,seed,epoch,acc", *lines)
     whole = cnnpool.compare(table(tmp_path / "runs.csv"), "acc")
     for path in (tmp_path / "each", tmp_path / "long.csv"):
-        found = cnnpool.compare(path, "acc")
-        assert [(one["choice"], one["mean"], one["p"]) for one in found] == [
-            (one["choice"], one["mean"], one["p"]) for one in whole
-        ]
+        for one, same in zip(cnnpool.compare(path, "acc"), whole, strict=True):
+            assert [one[key] == same[key] for key in ("choice", "mean", "p")] == [True] * 3

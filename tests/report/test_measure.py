@@ -18,18 +18,15 @@ def measure(key):
 
 
 def run(quantities=(), **measured):
-    one = {"name": "one"}
-    found = Results(
-        pool=one, readout=one, model=one, data=one, seed=0, measured=measured, quantities=dict(quantities)
-    )
+    rooms = {key: {"name": "one"} for key in ("pool", "readout", "model", "data")}
+    found = Results(**rooms, seed=0, measured=measured, quantities=dict(quantities))
     return Run(Path("here"), "done", found=found)
 
 
 def test_star_is_the_mean_over_stages():
     one = measure("gradient.*.zero_fraction")
-    assert one.read(
-        {"gradient": {"s1": {"zero_fraction": 0.5}, "s2": {"zero_fraction": 0.7}}}
-    ) == pytest.approx(0.6)
+    stages = {"s1": {"zero_fraction": 0.5}, "s2": {"zero_fraction": 0.7}}
+    assert one.read({"gradient": stages}) == pytest.approx(0.6)
     assert one.read({"gradient": {}}) is None
     assert one.read({}) is None
     assert math.isnan(one.read({"gradient": {"s1": {"zero_fraction": None}, "s2": {"zero_fraction": 1.0}}}))

@@ -227,9 +227,7 @@ def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowded):
             figure.draw_without_rendering()
         scale = figure.dpi
         titles = [axes.title for axes in figure.axes if axes.get_title()]
-        rows = [
-            label for axes in figure.axes for label in axes.get_yticklabels() if "(n=" in label.get_text()
-        ]
+        rows = [one for axes in figure.axes for one in axes.get_yticklabels() if "(n=" in one.get_text()]
         axis = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
         entries = [label for legend in figure.legends for label in legend.get_texts()]
         inside = box.padded(-PAD + 0.02)
@@ -336,9 +334,8 @@ def test_routing_shows_images_and_where_gradient_goes_choice_under_choice(routed
     assert opacity.tolist() == [255] * 4 + [0] + [255] * 4
     # Of the first seed, in steps of 1/255.
     of_max, of_avg = (axes.images[0].get_array().filled(np.nan) for axes in choices)
-    assert of_max == pytest.approx(
-        np.array([[0.251, 0.251, np.nan, 0.251, 0.251]] * 2), abs=1e-3, nan_ok=True
-    )
+    row = [0.251, 0.251, np.nan, 0.251, 0.251]
+    assert of_max == pytest.approx(np.array([row, row]), abs=1e-3, nan_ok=True)
     assert np.nanmin(of_avg) == 1.0
     assert {axes.images[0].get_clim() for axes in choices} == {(0, 1)}
     assert "2 test images" in caption and "first seed" in caption

@@ -14,10 +14,9 @@ from cnnpool.run_folder.plan import FOLDER, lives, planned, read
 @pytest.fixture
 def jobs(tmp_path):
     """Two seeds of two choices, none begun."""
+    asked = [(pool, seed) for pool in ("max", "avg") for seed in (0, 1)]
     root = tmp_path / "outputs" / "digits"
-    return {
-        root / pool / f"seed{s}": [f"pool={pool}", f"seed={s}"] for pool in ("max", "avg") for s in (0, 1)
-    }
+    return {root / pool / f"seed{seed}": [f"pool={pool}", f"seed={seed}"] for pool, seed in asked}
 
 
 @pytest.fixture

@@ -67,10 +67,8 @@ def test_images_of_ones_own_are_named_by_their_folder():
 
 def test_infinite_settings_are_words_and_numbers_that_are_not_finite_are_null(tmp_path):
     pool = {"name": "lp", "p": math.inf, "range": (-math.inf, 1.0)}
-    odd = dataclasses.replace(
-        ONE, pool=pool, measured={"noise": {"scale": math.nan, "by": {"1": math.inf, "2": [1.0, math.nan]}}}
-    )
-    results.write(tmp_path, odd)
+    measured = {"noise": {"scale": math.nan, "by": {"1": math.inf, "2": [1.0, math.nan]}}}
+    results.write(tmp_path, dataclasses.replace(ONE, pool=pool, measured=measured))
     found = results.read(tmp_path)
     assert found.pool == {"name": "lp", "p": "inf", "range": ["-inf", 1.0]}
     assert found.measured == {"noise": {"scale": None, "by": {"1": None, "2": [1.0, None]}}}

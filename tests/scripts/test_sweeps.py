@@ -49,9 +49,8 @@ def runs(shelf):
 def test_each_run_of_each_size_is_written(runs, tmp_path):
     assert sizes.main(runs.root, tmp_path, "data=mnist") == 0
     written = list(csv.DictReader((tmp_path / "sizes.csv").read_text().splitlines()))
-    assert {
-        (int(row["limit"]), row["pool"], int(row["seed"]), float(row["accuracy"])) for row in written
-    } == {
+    found = {(int(row["limit"]), row["pool"], int(row["seed"]), float(row["accuracy"])) for row in written}
+    assert found == {
         (limit, pool, seed, accuracy)
         for limit, pools in ACCURACIES.items()
         for pool, values in pools.items()

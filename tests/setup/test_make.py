@@ -23,9 +23,8 @@ test "$2" != venv || {{
 case "$*" in *"$FAILS"*) exit 1 ;; esac
 """
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or any(shutil.which(tool) is None for tool in TOOLS), reason="needs make and sh"
-)
+WITHOUT_TOOLS = sys.platform == "win32" or any(shutil.which(tool) is None for tool in TOOLS)
+pytestmark = pytest.mark.skipif(WITHOUT_TOOLS, reason="needs make and sh")
 
 
 class Checkout:

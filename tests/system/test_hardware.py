@@ -42,9 +42,7 @@ def test_precision_follows_the_processor(monkeypatch):
 def test_free_memory_is_the_kernels_estimate_or_what_a_container_leaves(tmp_path):
     assert free_memory(tmp_path) is None
     (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "meminfo").write_text(
-        "MemTotal: 900 kB\nMemAvailable:   300 kB\nHugePages_Total: 0\n"
-    )
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 900 kB\nMemAvailable:   300 kB\nHugePages_Total: 0\n")
     assert free_memory(tmp_path) == 300 * 1024
     group = tmp_path / "sys" / "fs" / "cgroup"
     group.mkdir(parents=True)

@@ -89,9 +89,7 @@ def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(tmp_path, monkeypat
         assert err.startswith("error: ") and len(err) < 600
 
 
-@pytest.mark.skipif(
-    not shutil.which("setpriv"), reason="setpriv takes the right of root to read everything away"
-)
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv takes root's right to read everything away")
 def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(tmp_path):
     (tmp_path / "locked").mkdir(mode=0)
     without = "setpriv --bounding-set=-dac_override,-dac_read_search " if os.getuid() == 0 else ""

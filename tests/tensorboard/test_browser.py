@@ -93,9 +93,7 @@ def browse(new_tab, restless, tmp_path):
             address = f"{root}/page#downsampling{address}"
             command = [CHROMIUM, *options, "--virtual-time-budget=25000", address]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        complaints = [
-            line for line in done.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line
-        ]
+        complaints = [one for one in done.stderr.splitlines() if "CONSOLE" in one and "favicon" not in one]
         found = json.loads(html.unescape(re.search('<pre id="out">(.*)</pre>', done.stdout, re.S)[1]))
         assert complaints == [] and not isinstance(found, str), (found, complaints)
         return found
@@ -150,14 +148,8 @@ def test_controls_change_what_is_shown_and_stand_in_the_address(browse, runs):
     return [location.hash];
     """
     [kept] = browse(runs.root, script)
-    parts = (
-        "metric=invariance.worst_shift_accuracy",
-        "baseline=avg",
-        "where=seed%3D0",
-        "seeds=1",
-        "stage=s2",
-    )
-    assert all(f"&p.downsampling.{part}" in kept for part in parts)
+    said = ["metric=invariance.worst_shift_accuracy", "baseline=avg", "where=seed%3D0", "seeds=1", "stage=s2"]
+    assert all(f"&p.downsampling.{part}" in kept for part in said)
     script = "await until(() => cells().length > 1); return [cells()[0][0], all('circle.seed').length]"
     assert browse(runs.root, script, address=kept.removeprefix("#downsampling")) == ["avg", 3]
 

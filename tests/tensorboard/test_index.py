@@ -71,9 +71,7 @@ def test_a_killed_run_is_no_longer_running(follow, begin):
     assert follow.snapshot() == second
 
 
-def test_a_folder_that_does_not_exist_yet_has_no_runs_and_a_linked_one_is_not_entered(
-    shelf, follow, tmp_path
-):
+def test_a_folder_that_is_not_there_yet_has_no_runs_and_a_linked_one_is_not_entered(shelf, follow, tmp_path):
     assert not follow.any() and follow.snapshot().runs == ()
     shelf.put(folder=tmp_path / "elsewhere" / "seed0")
     shelf.root.mkdir(exist_ok=True)

@@ -67,9 +67,8 @@ def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when
         log("a", seed, 0.5, 0.6)
         log("b", seed, 0.5, 0.7 + seed / 100)
     content = tab.json("/comparison")
-    assert content["headline"][0].startswith(
-        "2 groups, 3 runs each, paired by the number in the folder's name."
-    )
+    said = "2 groups, 3 runs each, paired by the number in the folder's name."
+    assert content["headline"][0].startswith(said)
     assert main_table(content)["val_acc, mean ± sd"] == ["0.6000 ± 0.0000", "0.7100 ± 0.0100"]
     assert [one["key"] for one in content["metrics"]] == ["val_acc", "val_loss"]
     loss = tab.json("/comparison", metric="val_loss", baseline="b")
