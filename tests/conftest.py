@@ -78,7 +78,7 @@ def pytest_runtest_setup() -> None:
     import torch
 
     torch.manual_seed(0)
-    # A training in this process may have left it on, and Hydra and assisting processes quieten logs.
+    # A training in this process may have left it on, and Hydra quietens logs.
     torch.use_deterministic_algorithms(False)
     logging.disable(logging.NOTSET)
     for name, logger in logging.root.manager.loggerDict.items():

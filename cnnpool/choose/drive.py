@@ -106,10 +106,8 @@ class Driver:
         if study.options.tune and not self._tune():
             return view(study), "budget"
         while True:
+            plan(study, view(study))
             seen = view(study)
-            if study.ledger.rounds is None and seen.done:
-                plan(study, seen)
-                seen = view(study)
             self.watch(seen, None)
             if seen.finished:
                 return seen, seen.finished

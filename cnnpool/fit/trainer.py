@@ -138,8 +138,6 @@ def repeat_bits(deterministic: Literal["auto", "warn"] | bool, on_cpu: bool) -> 
     torch.use_deterministic_algorithms(bool(deterministic), warn_only=deterministic == "warn")
     # Uninitialised memory is never read here, so filling it with NaN is unnecessary.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    if on_cpu:
-        return
     # cuDNN computes float32 convolutions in TF32 unless this is off.
     torch.backends.cudnn.allow_tf32 = False
     # cuDNN's fastest algorithm differs from run to run, and with it the last bits.

@@ -71,8 +71,6 @@ def already(job: Job) -> Outcome | None:
 
 def finished(job: Job) -> Results | None:
     """The results of the same run, if it has finished before."""
-    if job.mistake:
-        return None
     try:
         found = results.read(job.folder)
     except DamagedError as error:
@@ -220,7 +218,6 @@ def _run(job: Job) -> Outcome:
 
 def _assist(job: Job) -> Outcome:
     """Train as a process of rank above 0; the first process writes the folder and the output."""
-    logging.disable(logging.INFO)
     try:
         _train(job)
     except Stopped as stop:

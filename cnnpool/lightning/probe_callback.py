@@ -271,8 +271,8 @@ def _line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> bool:
-    """Log ``figure``; returns whether the logger supports it: TensorBoard, Weights & Biases, MLflow."""
+def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> None:
+    """Log ``figure`` if the logger supports it: TensorBoard, Weights & Biases, MLflow."""
     experiment: Any = getattr(logger, "experiment", None)
     if hasattr(logger, "log_image"):
         logger.log_image(key=tag, images=[figure], step=step)
@@ -280,6 +280,3 @@ def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> bool:
         experiment.add_figure(tag, figure, step)
     elif hasattr(experiment, "log_figure") and hasattr(logger, "run_id"):
         experiment.log_figure(logger.run_id, figure, f"{tag}_{step:06d}.png")
-    else:
-        return False
-    return True

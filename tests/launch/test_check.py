@@ -113,7 +113,7 @@ def test_options_that_do_not_go_together_are_refused_in_one_line_as_the_command_
     assert stop.value.code == 2
     assert [line for line in error if line.startswith("error: ")] == error[-1:]
     assert error[-1].startswith(f"error: {LATE[command]}"), error
-    assert not list(Path().rglob("results.json"))
+    assert not list(Path().iterdir())
 
 
 def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(tmp_path, monkeypatch, capsys):

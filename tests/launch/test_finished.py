@@ -3,6 +3,8 @@
 import errno
 import json
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,15 +63,19 @@ def test_images_that_changed_or_are_gone_are_not_taken_for_those_of_the_run(trai
     assert json.loads((tmp_path / "here" / "status.json").read_text())["state"] == "done"
 
 
-def test_limited_images_are_the_same_run_again(train, tmp_path):
+def test_limited_images_are_the_same_run_again(train, tmp_path, monkeypatch):
     photos(tmp_path / "insects", 0)
     assert train("insects", "data.limit=8")[0] == 0
     assert "is finished already" in train("insects", "data.limit=8")[1]
+    monkeypatch.setattr("cnnpool.data.identity", lambda **_: Path("gone").read_bytes())
+    assert "error: gone: No such file or directory; fix that" in train("insects", "data.limit=8")[2]
 
 
 def test_published_sets_are_those_whose_content_their_name_says():
     fixed = {name for name, kind in DATASETS.items() if issubclass(kind, Published | Digits)}
     assert fixed == run_job.PUBLISHED and not issubclass(ImageFolder, Published)
+    # Such a run needs no images to be known again.
+    assert run_job.other_data(SimpleNamespace(data_sha256="other"), {"data": {"name": "mnist"}}) == []
 
 
 def test_an_error_of_the_disk_names_its_file_or_else_the_folder(tmp_path):

@@ -2,8 +2,11 @@ import json
 import os
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from cnnpool.launch import run_job
+from cnnpool.launch.job import Job, Outcome
 from cnnpool.run_folder import status
 from cnnpool.run_folder.folder_lock import held
 
@@ -19,6 +22,9 @@ def test_a_folder_in_use_is_refused_with_the_pid_and_left_alone(call, tmp_path):
     assert err == f"error: {here} is in use by pid {os.getpid()}: wait for it, or stop it\n"
     assert json.loads((here / "status.json").read_text())["state"] == "running"
     assert call("train", *call.quick, FOLDER)[0] == 0
+    (tmp_path / "other" / ".lock").mkdir(parents=True)
+    code, _, err = call("train", *call.quick, "hydra.run.dir=other")
+    assert code == err.count("\n") == 1 and "other/.lock: Is a directory; fix that" in err
 
 
 def test_a_folder_may_be_called_by_a_number(call, in_a_folder):
@@ -34,12 +40,19 @@ def test_a_damaged_results_file_is_named_and_kept(call, tmp_path):
     assert (tmp_path / "here" / "results.json").read_text() == "{half"
 
 
-def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_path, monkeypatch):
-    from cnnpool.launch import run_job
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_log_that_cannot_be_kept_ends_no_run_and_is_said(call, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "train.log").symlink_to("/dev/full")
+    said = f"{tmp_path / 'here' / 'train.log'}: No space left on device; the rest of it is lost\n"
+    assert call("train", *call.quick, FOLDER)[::2] == (0, said)
 
-    run = tmp_path / "run"
+
+def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_path, monkeypatch):
+    run, states = tmp_path / "run", []
 
     def put_another(job):
+        states.append(status.read(run).state)
         run.rename(tmp_path / "moved")
         run.mkdir()
         (run / "mine.txt").write_text("mine")
@@ -47,10 +60,18 @@ def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_p
 
     monkeypatch.setattr(run_job, "_train", put_another)
     assert call("train", *call.quick, f"hydra.run.dir={run}")[0] == 1
+    assert states == ["running"]
     assert [path.name for path in run.iterdir() if path.name not in (".lock", "train.log")] == ["mine.txt"]
     monkeypatch.undo()
-    status, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
-    assert status == 2 and "holds files that no run wrote (mine.txt)" in err
+    code, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
+    assert code == 2 and "holds files that no run wrote (mine.txt)" in err
+    assert run_job.already(Job(run, [], {})).state == "refused"
+
+
+def test_a_run_whose_process_is_lost_has_failed_in_its_folder_too(tmp_path):
+    job, log = Job(tmp_path / "run", [], {"out": str(tmp_path)}), tmp_path / "log"
+    assert run_job.lost(job, "gone", log) == Outcome("run", "failed", "gone", 1, log)
+    assert status.read(job.folder).error == "gone"
 
 
 def test_a_damaged_image_whose_name_is_not_text_fails_its_job_alone(call, tmp_path):

@@ -146,9 +146,11 @@ def test_a_signal_ends_the_sweep_with_a_table_and_the_same_command_goes_on(call,
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "on_validation_start", interrupt)
         status, out, err = call("train", *SWEEP, *call.quick)
+        again = call("train", "-m", "pool=avg,max", *call.quick)[1]
     assert status == 128 + signal.SIGTERM
     assert "3 jobs: 1 stopped, 2 not run" in out
     assert err.startswith("stopped: ") and "by SIGTERM at step 1; the same command goes on from there" in err
+    assert "2 jobs: 2 stopped" in again, "one now, one earlier"
     assert call("train", *SWEEP, *call.quick)[0] == 0
 
 
@@ -391,6 +393,9 @@ def test_a_further_process_that_fails_adds_its_traceback_to_the_log(call, tmp_pa
     assert call("train", *call.quick, "fit.optimizer=sgd", "fit.lr=1e30", "hydra.run.dir=run")[0] == 1
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["train.log"]
     assert "DivergedError" in (tmp_path / "run" / "train.log").read_text()
+    assert call("train", *call.quick, "hydra.run.dir=run") == (0, "", "")
+    monkeypatch.setattr(training, "train", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    assert call("train", *call.quick, "hydra.run.dir=run")[0] == 128 + signal.SIGTERM
 
 
 def test_a_launcher_that_refuses_leaves_no_plan(call, tmp_path, monkeypatch):

@@ -10,15 +10,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cnnpool import probe
 from cnnpool.lightning import Aliasing, Cost, GradientRouting, ProbeCallback, ShiftInvariance
 from cnnpool.lightning.probe_batch import BatchCollector
+from cnnpool.lightning.probe_callback import log_figure
 
 
 def bits(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-@pytest.mark.parametrize(("manual", "precision"), [(False, "bf16-mixed"), (True, "32-true")])
-def test_training_with_all_callbacks_ends_in_the_same_bits(train, manual, precision):
-    callbacks = [GradientRouting(), ShiftInvariance(max_shift_px=2), Aliasing(), Cost()]
+@pytest.mark.parametrize(("manual", "precision"), [(False, "bf16-mixed"), (True, "64-true")])
+def test_training_with_all_callbacks_ends_in_the_same_bits(train, loaders, manual, precision):
+    given = Aliasing(samples=8, batch=next(iter(loaders[1])))
+    callbacks = [GradientRouting(), ShiftInvariance(max_shift_px=2), Aliasing(), Cost(), given]
     _, plain = train(manual=manual, precision=precision)
     state = torch.get_rng_state()
     _, probed = train(*callbacks, manual=manual, precision=precision)
@@ -61,6 +63,8 @@ def test_a_callback_that_measured_nothing_says_so(train):
     with pytest.warns(UserWarning, match=r"Aliasing measured nothing: after 2 epochs, every_epochs=3, 48"):
         # Of the four validations of two epochs the first brings all images that there are.
         train(Aliasing(every_epochs=3, samples=99), val_check_interval=0.5)
+    with pytest.warns(UserWarning, match="every_epochs=3, 48 images"):
+        train(Aliasing(every_epochs=3, samples=99), validate=False)
 
 
 @pytest.mark.parametrize("sharding", [FSDPStrategy, ModelParallelStrategy])
@@ -101,6 +105,14 @@ def test_a_picture_is_made_if_wanted_and_measured():
         assert callback.figures(None, {}, None, {}) == {}
 
 
+def test_a_logger_of_images_or_of_files_gets_a_picture():
+    given = []
+    files = SimpleNamespace(log_figure=lambda *words: given.append(words))
+    log_figure(SimpleNamespace(log_image=lambda **words: given.append(words)), "maps/a", "drawn", 3)
+    log_figure(SimpleNamespace(experiment=files, run_id="1"), "maps/a", "drawn", 3)
+    assert given == [{"key": "maps/a", "images": ["drawn"], "step": 3}, ("1", "drawn", "maps/a_000003.png")]
+
+
 def test_a_second_pass_brings_no_image_again():
     collector = BatchCollector(4)
     collector.close()
@@ -124,9 +136,11 @@ def test_a_batch_of_another_form_is_unpacked_or_refused_with_the_remedy():
     assert images.flatten().tolist() == [0, 1, 2] and labels.tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match=r"a batch of type dict is not .*unpack="):
         BatchCollector(4).add({"image": images, "label": labels})
+    with pytest.raises(ValueError, match=r"images must be a floating-point .*got int64 \(3,\).*unpack="):
+        BatchCollector(4).add((labels, labels))
 
 
 def test_numbers_out_of_range_are_refused():
     for option in ("samples", "every_epochs"):
         with pytest.raises(ValueError, match=f"{option} must be"):
-            Aliasing(**{option: 0})
+            ProbeCallback(probe.Aliasing(), **{option: 0})

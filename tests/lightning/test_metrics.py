@@ -73,6 +73,8 @@ def test_the_model_is_left_as_found_and_an_unknown_preset_is_refused():
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in before.items())
     with pytest.raises(ValueError, match="no preset named 'distnct'; choose from"):
         ShiftConsistency("distnct")
+    with pytest.raises(ValueError, match=r"images of at least 256x256, got 8x8"):
+        ShiftConsistency("zhang_imagenet").update(model, torch.rand(4, 1, 8, 8))
 
 
 def test_sparsity_is_the_share_of_exact_zeros():

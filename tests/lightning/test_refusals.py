@@ -137,6 +137,10 @@ def test_a_failure_later_is_warned_of_once_and_ends_no_training():
     ]
     assert trainer.current_epoch == 4 and module.steps == 16
     assert callback.latest == {"mean": pytest.approx(IMAGES.mean().item())} and other.values
+    # Another training begins anew.
+    callback.probe.fails, callback.latest = -1, {}
+    fit(Theirs(), [callback], epochs=1)
+    assert callback.latest
 
 
 def test_a_validation_batch_that_cannot_be_measured_is_warned_of_once():
@@ -144,6 +148,8 @@ def test_a_validation_batch_that_cannot_be_measured_is_warned_of_once():
     with pytest.warns(UserWarning, match="labels must be .*got float32") as warned:
         fit(Theirs(), [callback], validation=torch.rand(16), num_sanity_val_steps=0)
     assert len(failures(warned)) == 1 and not callback.values
+    with pytest.raises(ValueError, match=r"labels must be .*got float32"):
+        fit(Theirs(), [callback], validation=torch.rand(16), num_sanity_val_steps=2)
 
 
 def test_a_given_batch_and_given_modules_are_measured():
@@ -151,7 +157,7 @@ def test_a_given_batch_and_given_modules_are_measured():
     callback = ProbeCallback(
         probe.GradientRouting(), batch=(images, CLASSES[:6].int()), stages={"pool": module.features[2]}
     )
-    fit(module, [callback], validation=torch.rand(16))
+    fit(module, [callback], torch.rand(16), validation=torch.rand(16))
     expected = probe.GradientRouting().measure(module, {"pool": module.features[2]}, images, CLASSES[:6])
     assert callback.latest == expected and set(expected) == {"pool"}
     with pytest.raises(ValueError, match=r"labels must be .*got float32 \(6,\)"):

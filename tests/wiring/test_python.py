@@ -3,6 +3,7 @@
 import logging
 import random
 import signal
+import threading
 from functools import partial
 
 import numpy as np
@@ -101,6 +102,7 @@ def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
 
     def state():
         return (
+            threading.active_count(),
             torch.get_num_threads(),
             torch.get_deterministic_debug_mode(),
             torch.random.get_rng_state().tolist(),

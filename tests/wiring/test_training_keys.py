@@ -1,7 +1,9 @@
 """Keys of training do what their sentences say, shown by what a run leaves."""
 
+import logging
 import math
 import os
+import re
 
 import pytest
 import torch
@@ -184,11 +186,18 @@ def test_pictures_bar_profiler_and_summary_are_shown_and_memory_is_kept_where_as
 ):
     kept, switch = [], str(asked).lower()
     monkeypatch.setattr("cnnpool.training.keep_memory", lambda: kept.append(True))
+    # As Lightning leaves it in a process that logs nothing yet.
+    theirs = logging.getLogger("lightning.pytorch")
+    for name, value in {"handlers": [logging.StreamHandler()], "propagate": False, "level": 20}.items():
+        monkeypatch.setattr(theirs, name, value)
     profiler = ["trainer.profiler=simple", "trainer.enable_model_summary=true"] if asked else []
     keys = ("fit.pictures", "fit.progress", "fit.keep_memory")
     folder = run(*(f"{key}={switch}" for key in keys), "fit.epochs=1", *profiler)
     said = "".join(capfd.readouterr())
     assert [word in said for word in ("it/s", "optimizer_step", "Trainable params")] == [asked] * 3
+    assert "GPU available" not in said and said.count("Trainable params") == asked
+    # The bars of training and test are wiped at their ends.
+    assert len(re.findall(r"\r +\r", said)) == 2 * asked
     assert bool(EventAccumulator(str(folder)).Reload().Tags()["images"]) == bool(kept) == asked
 
 
