@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
     drawn = random.Random(1).sample(statements(), STATEMENTS)
     if arguments:
         [earlier] = json.loads((ROOT / "docs/reliability.json").read_text())["deletions"].values()
-        drawn = [one for one in drawn if "{}:{} {}".format(*one) in earlier["result"]["missed"]]
+        drawn = [one for one in statements() if "{}:{} {}".format(*one) in earlier["result"]["missed"]]
     with tempfile.TemporaryDirectory() as folder:
         clones = [Path(folder, str(number)) for number in range(PROCESSES)]
         for clone in clones:
