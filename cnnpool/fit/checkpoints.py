@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from cnnpool.fit.classifier import Classifier, DivergedError
 from cnnpool.fit.record import Record
@@ -18,7 +18,7 @@ from cnnpool.system.load import Stopwatch
 from cnnpool.system.signals import Signals, Stopped
 
 
-class SafeCheckpointIO(CheckpointIO):
+class SafeCheckpointIO(TorchCheckpointIO):
     """Saves atomically beside the file and compares checksums, which Lightning's own does not."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
@@ -29,9 +29,6 @@ class SafeCheckpointIO(CheckpointIO):
     ) -> dict[str, Any]:
         content: dict[str, Any] = load(Path(path), map_location)
         return content
-
-    def remove_checkpoint(self, path: Any) -> None:
-        Path(path).unlink(missing_ok=True)
 
 
 class Checkpoints(Checkpoint):

@@ -152,9 +152,6 @@ class Classifier(LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
         logits = self(images)
-        if labels.is_floating_point():
-            # Shares of classes must not be rounded to half precision.
-            logits = logits.to(labels.dtype)
         loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
         if loss.device.type == "cpu" and not loss.isfinite():
             raise self._diverged(loss.item(), batch_idx)

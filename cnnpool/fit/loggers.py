@@ -27,7 +27,6 @@ class Guarded(Logger):
     """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it."""
 
     def __init__(self, name: str, logger: Logger):
-        super().__init__()
         self.called = name
         self.logger: Logger | None = logger
 
@@ -99,7 +98,6 @@ def logging_to(chosen: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
 
 
 def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
-    chosen.refuse_missing()
     try:
         match chosen:
             case Csv():

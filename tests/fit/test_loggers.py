@@ -76,7 +76,7 @@ def test_a_logger_that_cannot_be_opened_is_one_line(runs, tmp_path, monkeypatch)
 
 def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(caplog):
     class Failing:
-        calls = 0
+        calls, experiment = 0, "e"
 
         def log_metrics(self, values, step):
             self.calls += 1
@@ -84,6 +84,7 @@ def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(capl
 
     failing = Failing()
     logger = Guarded("mlflow", failing)
+    assert (logger.name, logger.version, logger.experiment) == ("mlflow", "", "e")
     for step in range(3):
         logger.log_metrics({"train/loss": 1.0}, step)
     assert failing.calls == 1

@@ -33,7 +33,7 @@ def test_muon_steps_as_torchs_with_the_weight_as_a_matrix_and_adamw_for_the_rest
         # A gradient need not lie in memory as its weight does.
         ours[0].grad, theirs[0].grad = order.contiguous(), flat
         ours[1].grad = theirs[1].grad = torch.full((6,), step + 1.0)
-        optimizer.step()
+        assert optimizer.step(lambda step=step: step) == step
         for oracle in oracles:
             oracle.step()
     weight = ours[0] if ours[0].is_contiguous() else ours[0].permute(0, 2, 3, 1)

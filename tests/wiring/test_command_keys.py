@@ -1,7 +1,9 @@
 """Flags and keys of the commands do what their sentences say: train, launch, log, probe, compare, choose."""
 
+import json
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -173,7 +175,8 @@ class Service(Logger):
     """Stands for Lightning's logger of a service."""
 
     run_id = "r1"
-    opened = ()
+    opened = ended = ()
+    unreachable = False
 
     def __init__(self, *args, **options):
         super().__init__()
@@ -181,7 +184,15 @@ class Service(Logger):
         type(self).opened += (self,)
 
     name = version = ""
-    experiment = None
+
+    @property
+    def experiment(self):
+        if self.unreachable:
+            raise OSError("no route to host")
+        return self
+
+    def finish(self, exit_code):
+        type(self).ended += (exit_code,)
 
     def log_hyperparams(self, params):
         """Not looked at."""
@@ -192,7 +203,7 @@ class Service(Logger):
 
 @proves("log.wandb.project", "log.mlflow.experiment")
 @pytest.mark.parametrize(("name", "key"), [("wandb", "project"), ("mlflow", "experiment")])
-def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, command, monkeypatch):
+def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, command, capfd, monkeypatch):
     monkeypatch.setattr("cnnpool.recipe.find_spec", lambda package: True)
     for variable, value in (("WANDB_MODE", "offline"), ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")):
         monkeypatch.setenv(variable, value)
@@ -203,6 +214,12 @@ def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, comman
     assert command("train", *ONE, f"log={name}", f"log.{key}=mine", "hydra.run.dir=run") == 0
     (opened,) = service.opened
     assert "mine" in (opened.options.get(key), *opened.args[:1]) and "train/loss" in opened.tags
+    assert json.loads(Path("run/logged.json").read_text()) == {name: opened.options.get("id", "r1")}
+    if name == "wandb":
+        assert service.ended == (0,)
+        service.unreachable = True
+        assert command("train", *ONE, "log=wandb", "hydra.run.dir=other") == 2
+        assert "log=wandb cannot be opened: no route to host" in capfd.readouterr().err
 
 
 # Probe.

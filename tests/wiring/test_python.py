@@ -61,7 +61,9 @@ def test_early_stopping_and_clipping_work_in_ones_own_trainer_and_by_name(in_a_f
         callbacks=[EarlyStopping("val/accuracy", mode="max", patience=2)],
     )
     trainer.fit(classifier, datamodule=cnnpool.datamodule("digits"))
-    assert trainer.current_epoch < 20 and {"val/accuracy", "val/loss"} <= trainer.callback_metrics.keys()
+    assert trainer.current_epoch < 20 and trainer.callback_metrics.keys() == {
+        "train/accuracy", "train/loss", "val/accuracy", "val/loss"
+    }  # fmt: skip
     results = cnnpool.train(
         *QUICK, "fit.epochs=20", "fit.lr=1e-30", "callback=early_stopping",
         "callback.early_stopping.patience=2", "trainer.gradient_clip_val=0.5",
@@ -78,7 +80,8 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     right = (torch.cat(batches).argmax(1) == labels).double().mean()
     assert float(right) == pytest.approx(trained.accuracy)
     for _ in range(2):
-        quiet().test(classifier, images, verbose=False)
+        [said] = quiet().test(classifier, images, verbose=False)
+        assert said["test/accuracy"] == pytest.approx(trained.accuracy)
         assert len(classifier.correct) == len(labels)
     pixels = images.dataset.test.images[0]
     Image.fromarray(pixels[0].numpy()).save("digit.png")
