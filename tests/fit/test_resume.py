@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -144,6 +145,39 @@ def test_speed_and_time_count_what_was_before_a_restart(tmp_path):
     first, second = (Checkpoints(tmp_path, "", None, Signals()) for _ in range(2))
     second.load_state_dict(first.state_dict() | {"images": 320, "seconds": 4.0, "wall_s": 1000.0})
     assert second.cost["train_images_per_s"] == 80 and 1000 < second.cost["wall_s"] < 1100
+
+
+@pytest.mark.parametrize("val_size", [0, 0.15])
+def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, tmp_path, monkeypatch, val_size):
+    clock = [0.0]
+
+    def takes(owner, name, seconds):
+        kept = getattr(owner, name)
+
+        def slow(*args, **options):
+            clock[0] += seconds(*args)
+            return kept(*args, **options)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    monkeypatch.setattr("cnnpool.system.load.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    takes(Classifier, "training_step", lambda *_: 1)
+    takes(Classifier, "validation_step", lambda *_: 100)
+    takes(SafeCheckpointIO, "save_checkpoint", lambda io, content, path, *_: 100 * (path.name == layout.BEST))
+    options = EVERY | {"images": {"val_size": val_size}, "checkpoint_every_minutes": 0.0, "probes": {}}
+    cut(monkeypatch, 11, power_cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **options)
+    assert runs.run(tmp_path, **options)[0].measured["cost"]["train_images_per_s"] == 32
+
+
+def test_a_run_that_had_stopped_early_is_not_trained_on(runs, tmp_path, monkeypatch):
+    stopping = {"early_stopping": {"patience": 1, "min_delta": 100.0}}
+    options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}}
+    cut(monkeypatch, 16, power_cut, "on_train_epoch_end")
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **options)
+    assert runs.run(tmp_path, **options)[0].steps == 16
 
 
 def test_images_go_on_where_they_were_once():
