@@ -21,6 +21,8 @@ import tempfile
 import threading
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -39,7 +41,6 @@ CODE = {
     "choose/drive.py": "choose",
 }
 """Files of the package -> the folder of their tests."""
-TESTS = ["wiring", *dict.fromkeys(CODE.values())]
 STATEMENTS, PROCESSES, PATIENCE_S = 300, 2, 600
 # Tests of clusters take minutes, and fail where two run at once.
 QUIET = ["-x", "-q", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
@@ -47,7 +48,7 @@ QUIET += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")
 
 
 def main(arguments: list[str]) -> None:
-    drawn = random.Random(1).sample(statements(), STATEMENTS)
+    drawn = random.Random(2).sample(statements(), STATEMENTS)
     if arguments:
         [earlier] = json.loads((ROOT / "docs/reliability.json").read_text())["deletions"].values()
         drawn = [one for one in statements() if "{}:{} {}".format(*one) in earlier["result"]["missed"]]
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> None:
         # A file that changes back within a second would be taken for unchanged.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        if noticed(clones[0], [f"tests/{room}" for room in TESTS], keep=Path(folder, "ran")):
+        if noticed(clones[0], ["tests/wiring", *map("tests/{}".format, CODE.values())], keep=Path(folder, "ran")):
             sys.exit("a test fails with nothing deleted")
         ran = json.loads(Path(folder, "ran").read_text())
         shares = [(clone, drawn[number::PROCESSES], ran) for number, clone in enumerate(clones)]
@@ -116,7 +117,7 @@ def tried(clone: Path, file: str, line: int, tests: list[str] | None) -> bool:
 
 
 def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
-    """Whether one of ``tests`` fails in ``clone``, or does not end; ``keep`` gets who ran each line."""
+    """Whether ``tests`` fail in ``clone`` or do not end, and kill what is left; ``keep`` gets who ran a line."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -126,16 +127,15 @@ def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
         os.environ["PYTHONPATH"] = str(clone)
         signal.alarm(3 * PATIENCE_S if keep else PATIENCE_S)
         plugin = Ran(clone, tests, tracing=keep is not None)
-        if keep:
-            threading.settrace(plugin.trace)
+        threading.settrace(plugin.trace if keep else None)
         failed = pytest.main([*QUIET, *tests], [plugin])
         if keep:
-            ran = {line: [*tests] for line, tests in plugin.ran.items()}
-            for tests in ran.values():
-                tests.sort(key=lambda one: plugin.took.get(one, PATIENCE_S))
-            keep.write_text(json.dumps(ran))
+            quick = partial(sorted, key=lambda one: plugin.took.get(one, PATIENCE_S))
+            keep.write_text(json.dumps({line: quick(tests) for line, tests in plugin.ran.items()}))
         os._exit(failed)
     _, status = os.waitpid(child, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
     return status != 0
 
 

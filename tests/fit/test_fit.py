@@ -173,6 +173,9 @@ def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, monkeypatch, c
         runs.run(tmp_path, probes={}, progress="auto")
     said = [line.strip() for line in caplog.messages if " batches (" in line]
     assert said == [f"epoch {epoch}/2   3 of 4 batches (75 %)" for epoch in (1, 2)]
+    head, *rows = [line for line in caplog.messages if line.endswith((" time", " s"))]
+    assert head.split() == "train loss train accuracy val loss val accuracy time".split()
+    assert len(rows) == 2 and {len(row) for row in rows} == {len(head)}
 
 
 def test_an_option_that_lightning_refuses_is_named(runs, tmp_path):
