@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
         # A file that changes back within a second would be taken for unchanged.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        if noticed(clones[0], ["tests/wiring", *map("tests/{}".format, CODE.values())], keep=Path(folder, "ran")):
+        if noticed(clones[0], ["tests/wiring", *map("tests/{}".format, CODE.values())], Path(folder, "ran")):
             sys.exit("a test fails with nothing deleted")
         ran = json.loads(Path(folder, "ran").read_text())
         shares = [(clone, drawn[number::PROCESSES], ran) for number, clone in enumerate(clones)]
@@ -117,7 +117,7 @@ def tried(clone: Path, file: str, line: int, tests: list[str] | None) -> bool:
 
 
 def noticed(clone: Path, tests: list[str], keep: Path | None = None) -> bool:
-    """Whether ``tests`` fail in ``clone`` or do not end, and kill what is left; ``keep`` gets who ran a line."""
+    """Whether ``tests`` fail in ``clone`` or do not end, kill what is left; ``keep`` gets who ran a line."""
     child = os.fork()
     if not child:
         os.setsid()

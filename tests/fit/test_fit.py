@@ -174,7 +174,7 @@ def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, monkeypatch, c
     said = [line.strip() for line in caplog.messages if " batches (" in line]
     assert said == [f"epoch {epoch}/2   3 of 4 batches (75 %)" for epoch in (1, 2)]
     head, *rows = [line for line in caplog.messages if line.endswith((" time", " s"))]
-    assert head.split() == "train loss train accuracy val loss val accuracy time".split()
+    assert head.split() == ["train", "loss", "train", "accuracy", "val", "loss", "val", "accuracy", "time"]
     assert len(rows) == 2 and {len(row) for row in rows} == {len(head)}
 
 
