@@ -45,6 +45,8 @@ def train(
     """
     run = prepare(settings, recipe, out, name, overrides)
     # Imported late, so that missing data is reported without waiting for Lightning.
+    from lightning.pytorch.loggers.logger import DummyLogger
+
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
     from cnnpool.fit.loggers import logging_to
@@ -58,7 +60,8 @@ def train(
     with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
-        loggers = [record, *others] if record else []
+        # Some callbacks need a logger in every process.
+        loggers = [record, *others] if record else [DummyLogger()]
         saving = Checkpoints(out, run.mark, record, signals)
         if record:
             for other in others:

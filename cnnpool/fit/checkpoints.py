@@ -52,18 +52,17 @@ class Checkpoints(Checkpoint):
         self._steps = 0
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Classifier)
         # Lightning has just installed its own SIGTERM handler.
         self.signals.install()
         self.signals.patient = True
         self.training.processes = trainer.world_size
         # A run that resumes within an epoch gets no epoch start.
         self.training.start()
+        self._steps = module.steps
 
     def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         self.training.start()
-
-    def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
-        self.training.stop()
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         self.signals.patient = False
@@ -73,10 +72,13 @@ class Checkpoints(Checkpoint):
     ) -> None:
         assert isinstance(module, Classifier)
         self.images += len(batch[0]) * trainer.world_size
-        # The gradients of a part of a batch are not saved. The last step is saved at its epoch's end, after
-        # validation.
         stepped, self._steps = module.steps != self._steps, module.steps
-        if not stepped or batch_idx + 1 >= trainer.num_training_batches or trainer.should_stop:
+        # The last step is saved at its epoch's end, after probes and validation, which are not timed.
+        if batch_idx + 1 >= trainer.num_training_batches or _ends(trainer, trainer.current_epoch):
+            self.training.stop()
+            return
+        # The gradients of a part of a batch are not saved.
+        if not stepped:
             return
         minutes = (time.monotonic() - self.saved_time) / 60
         due, signum = self._agree(trainer, minutes >= module.recipe.checkpoint_every_minutes)
@@ -86,10 +88,10 @@ class Checkpoints(Checkpoint):
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Classifier)
-        self.training.stop()
-        self.stopped = trainer.should_stop
-        # Without a validation split the last epoch counts as the best.
-        accuracy = module.latest.get("val", {"accuracy": math.inf})["accuracy"]
+        self.stopped = _ends(trainer, trainer.current_epoch + 1)
+        # Without any validation the last epoch counts as the best; one that is not validated counts least.
+        unknown = 0.0 if trainer.enable_validation else math.inf
+        accuracy = module.latest.get("val", {"accuracy": unknown})["accuracy"]
         if accuracy > self.best or accuracy == math.inf:
             self.best = accuracy
             self._check(module)
@@ -152,3 +154,8 @@ class Checkpoints(Checkpoint):
         votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
         due_votes, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
         return bool(due_votes), signum
+
+
+def _ends(trainer: Trainer, completed: int) -> bool:
+    """Whether the training ends before its last epoch, now that this many epochs are complete."""
+    return trainer.should_stop and completed >= (trainer.min_epochs or 0)

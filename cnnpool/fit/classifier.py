@@ -74,7 +74,9 @@ class Classifier(LightningModule):
         self.recipe = Recipe(**(fit or {}))
         self.seed = seed
         self.levels = [] if is_uniform(self.recipe) else _levels(model, self.recipe, data)
-        self.frozen = frozen_norms(self.levels, self.recipe)
+        frozen = frozen_norms(self.levels, self.recipe)
+        # By name: ``sync_batchnorm`` replaces the modules.
+        self.frozen = [name for name, module in model.named_modules() if module in frozen]
         if self.recipe.channels_last:
             self.model.to(memory_format=torch.channels_last)
         self.header: dict[str, Any] = {}  # Further entries of the checkpoints, in plain JSON
@@ -121,15 +123,16 @@ class Classifier(LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         self.total_steps = self._planned_steps()
-        optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels)
+        clipped = bool(self.trainer.gradient_clip_val)
+        optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels, clipped=clipped)
         rates = LambdaLR(optimizer, self._share_of_rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode, except for batch normalisations that keep their statistics."""
         super().train(mode)
-        for module in self.frozen:
-            module.eval()
+        for name in self.frozen:
+            self.model.get_submodule(name).eval()
         return self
 
     def on_train_start(self) -> None:
@@ -195,13 +198,12 @@ class Classifier(LightningModule):
             self.log_dict(values, logger=self.trainer.state.fn != TrainerFn.FITTING)
 
     def on_train_epoch_end(self) -> None:
-        self.latest["train"] = self._take("train")
+        new = {"train": self._take("train")}
         epoch = self.current_epoch + 1
-        new = {"train": self.latest["train"]}
         # Not the scores of an earlier epoch, if a training does not validate in every epoch.
         if self._is_validated:
             new["val"] = self.latest["val"]
-        self._is_validated = False
+        self.latest, self._is_validated = new, False
         values = {f"{split}/{key}": v for split, score in new.items() for key, v in score.items()}
         # For callbacks; they are recorded below.
         self.log_dict({key: v for key, v in values.items() if key.startswith("train/")}, logger=False)
@@ -258,16 +260,25 @@ class Classifier(LightningModule):
         return Prediction(str(self.data["classes"][int(place)]), float(probability))
 
     def _planned_steps(self) -> int:
-        trainer, images = self.trainer, getattr(self.trainer, "datamodule", None)
-        if isinstance(images, Images):
+        trainer = self.trainer
+        if isinstance(getattr(trainer, "datamodule", None), Images):
             # Lightning's own count would set up the loader before its position is restored.
-            epochs, limit = trainer.max_epochs or 1, trainer.limit_train_batches
-            batches = images.batches_of_epoch
-            batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-            steps = epochs * math.ceil(batches / trainer.accumulate_grad_batches)
+            limits = [(trainer.max_epochs or 1) * self.steps_of_epoch, trainer.max_steps]
+            steps = min((limit for limit in limits if limit > 0), default=math.inf)
         else:
-            steps = int(trainer.estimated_stepping_batches)
-        return min(steps, self.recipe.max_steps or steps)
+            steps = trainer.estimated_stepping_batches
+        steps = min(steps, self.recipe.max_steps or steps)
+        if steps == math.inf:
+            raise ValueError("the schedule of rates needs an end: give the Trainer max_epochs or max_steps")
+        return int(steps)
+
+    @property
+    def steps_of_epoch(self) -> int:
+        """Steps of an epoch of the Trainer on its ``Images``."""
+        trainer, images = self.trainer, self.trainer.datamodule  # type: ignore[attr-defined]
+        batches, limit = images.batches_of_epoch, trainer.limit_train_batches
+        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+        return math.ceil(batches / trainer.accumulate_grad_batches)
 
     def _share_of_rate(self, step: int) -> float:
         return self.recipe.learning_rate(min(step, self.total_steps - 1), self.total_steps) / self.recipe.lr
@@ -310,7 +321,7 @@ class Classifier(LightningModule):
             logger.log_metrics({**values, "epoch": epoch}, self.steps)
 
     def _tell(self, epoch: int, scores: Mapping[str, Mapping[str, float]]) -> None:
-        splits: list[str] = [split for split in ("train", "val") if split in self.latest]
+        splits: list[str] = [split for split in ("train", "val") if split in scores or split in self._headed]
         if splits != self._headed:
             self._headed = splits
             log.info("%s", epochs_header(splits))

@@ -139,9 +139,9 @@ def _polynomial(gram: Tensor, steps: int) -> Tensor:
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    "adamw": partial(AdamW, betas=BETAS, eps=EPS, fused=True),
+    "adamw": partial(AdamW, betas=BETAS, eps=EPS),
     "muon": Muon,
-    "sgd": partial(SGD, momentum=0.9, nesterov=True, fused=True),
+    "sgd": partial(SGD, momentum=0.9, nesterov=True),
 }
 
 
@@ -226,8 +226,17 @@ def frozen_norms(levels: Sequence[Level], recipe: Recipe) -> list[nn.Module]:
     ]
 
 
-def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[Level] = ()) -> Optimizer:
-    """The optimiser of ``recipe``, with weight decay only on weights of two or more axes."""
+def build(
+    recipe: Recipe,
+    parameters: Iterable[nn.Parameter],
+    levels: Iterable[Level] = (),
+    *,
+    clipped: bool = False,
+) -> Optimizer:
+    """The optimiser of ``recipe``, with weight decay only on weights of two or more axes.
+
+    In mixed precision Lightning clips no gradients of a fused optimiser, the faster one: ``clipped`` says so.
+    """
     parts = [(level.parameters, level.scale) for level in levels]
     groups = []
     for own, scale in parts or [([p for p in parameters if p.requires_grad], 1.0)]:
@@ -237,4 +246,5 @@ def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[L
         ):
             if weights or not parts:
                 groups.append({"params": weights, "weight_decay": decay, "lr": recipe.lr * scale})
-    return OPTIMIZERS[recipe.optimizer](groups, lr=recipe.lr)
+    fused = {} if recipe.optimizer == "muon" else {"fused": not clipped}
+    return OPTIMIZERS[recipe.optimizer](groups, lr=recipe.lr, **fused)

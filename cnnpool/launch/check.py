@@ -16,6 +16,9 @@ def check(settings: Mapping[str, Any]) -> None:
         raise ValueError(f"out={out}: not the name of a folder, which is one word")
     for room in ("fit", "trainer"):
         registry.check_options(schema.options_of(room, ""), room, settings.get(room, {}), room)
+    last, least = settings["fit"].get("max_steps"), settings.get("trainer", {}).get("min_epochs")
+    if last and least:
+        raise ValueError(f"trainer.min_epochs={least} and fit.max_steps={last} contradict: give one of them")
     for room, path, chosen in _choices(settings):
         _check_choice(room, path, chosen)
         if chosen["name"] == KEEP and not is_published(settings):

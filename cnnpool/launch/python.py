@@ -37,7 +37,7 @@ def train(*overrides: str) -> Results:
     """Train like ``cnnpool train`` with these overrides, KEY=VALUE, and return the run's results.
 
     A stopped run resumes; the results of a finished run are read. Threads, deterministic
-    mode, random generators, signal handlers and logging are restored afterwards. For each further
+    mode, the CPU's random generators, signal handlers and logging are restored afterwards. For each further
     device Lightning starts the script again; such a process trains with the first and ends here.
 
     Raises:

@@ -219,7 +219,11 @@ def _run(job: Job) -> Outcome:
 def _assist(job: Job) -> Outcome:
     """Train as a process of rank above 0; the first process writes the folder and the output."""
     try:
-        _train(job)
+        # Like the first process, which would otherwise be waited for.
+        if finished(job) is None:
+            _train(job)
+    except OccupiedError as error:
+        return _outcome(job, "refused", str(error), 2)
     except Stopped as stop:
         return stopped(job, stop)
     except (Exception, SystemExit) as error:

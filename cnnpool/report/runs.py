@@ -142,7 +142,8 @@ def settings(results: Results) -> dict[str, Any]:
     """Dotted key -> value of everything about a run that was set rather than measured."""
     known = {key: getattr(results, key) for key in ("data_sha256", "epochs", "deterministic")}
     nodes = {key: getattr(results, key) for key in (*NAMED, "fit", "environment")}
-    nodes |= {"stages": exceptions(results), "probe": results.asked.get("probe") or {}}
+    nodes |= {key: results.asked.get(key) or {} for key in ("probe", "trainer", "callback")}
+    nodes["stages"] = exceptions(results)
     known |= {key: value for key, value in flat(nodes) if value != {}}
     invariance = results.measured.get("invariance", {})
     presets, skipped = (invariance.get(name) or {} for name in ("consistency", "skipped"))

@@ -84,17 +84,18 @@ def test_two_machines_train_as_one_with_two_devices(tmp_path):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    machines = [
-        train(
-            *(tmp_path / "machines", *options, "trainer.num_nodes=2"),
-            by=(
-                *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={number}"),
-                *("--master-addr=127.0.0.1", f"--master-port={port}"),
-            ),
-        )
-        for number in (0, 1)
-    ]
-    assert [end(process)[0] for process in machines] == [0, 0]
+    for _ in ("trained", "finished already"):
+        machines = [
+            train(
+                *(tmp_path / "machines", *options, "trainer.num_nodes=2", "callback=learning_rate_monitor"),
+                by=(
+                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={number}"),
+                    *("--master-addr=127.0.0.1", f"--master-port={port}"),
+                ),
+            )
+            for number in (0, 1)
+        ]
+        assert [end(process)[0] for process in machines] == [0, 0]
     assert end(train(tmp_path / "one", *options, "fit.devices=2"))[0] == 0
     machines, one = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("machines", "one"))
     assert all(torch.equal(machines["state_dict"][key], weight) for key, weight in one["state_dict"].items())

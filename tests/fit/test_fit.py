@@ -13,6 +13,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import cnnpool
 from cnnpool import data
 from cnnpool.fit import Classifier, DivergedError, trainer
 from cnnpool.fit.trainer import build_trainer
@@ -190,6 +191,11 @@ def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp
     classifier, theirs = Classifier(model=network), quiet_trainer(max_epochs=3)
     theirs.fit(classifier, loader, loader)
     assert classifier.total_steps == classifier.steps == 12
+    digits, counted = cnnpool.datamodule("digits", limit=256), quiet_trainer(max_steps=3)
+    counted.fit(given := cnnpool.classifier("pool=max"), datamodule=digits)
+    assert given.total_steps == 3
+    with pytest.raises(ValueError, match="give the Trainer max_epochs or max_steps"):
+        quiet_trainer(max_epochs=-1, max_time="00:00:00:01").fit(given, datamodule=digits)
     theirs.save_checkpoint(tmp_path / "own.ckpt")
     with pytest.raises(ValueError, match="was made from a module object: pass that as model="):
         Classifier.load_from_checkpoint(tmp_path / "own.ckpt")

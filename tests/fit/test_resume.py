@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cnnpool import data
 from cnnpool.fit import Classifier, DivergedError, Images, results, run_state
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
+from cnnpool.probe import GradientRouting
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
 from cnnpool.run_folder.errors import DamagedError, LostError
@@ -82,9 +83,11 @@ def test_a_run_cut_within_an_epoch_goes_on_to_the_same_bits(
 ):
     out, net = whole(recipe)
     options = EVERY | RECIPES[recipe] | {"checkpoint_every_minutes": minutes}
-    cut(monkeypatch, step, power_cut)
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **options)
+    # The second time in the first part of a batch.
+    for _ in range(2):
+        cut(monkeypatch, step, power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            runs.run(tmp_path, **options)
     path = tmp_path / "checkpoints" / "last.ckpt"
     assert load(path)["cnnpool"]["steps"] == saved
     before = trained_s(path)
@@ -163,21 +166,23 @@ def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, tmp_path, 
     monkeypatch.setattr("cnnpool.system.load.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     takes(Classifier, "training_step", lambda *_: 1)
     takes(Classifier, "validation_step", lambda *_: 100)
+    takes(GradientRouting, "read", lambda *_: 100)
     takes(SafeCheckpointIO, "save_checkpoint", lambda io, content, path, *_: 100 * (path.name == layout.BEST))
-    options = EVERY | {"images": {"val_size": val_size}, "checkpoint_every_minutes": 0.0, "probes": {}}
+    options = EVERY | {"images": {"val_size": val_size}, "checkpoint_every_minutes": 0.0}
     cut(monkeypatch, 11, power_cut)
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **options)
     assert runs.run(tmp_path, **options)[0].measured["cost"]["train_images_per_s"] == 32
 
 
-def test_a_run_that_had_stopped_early_is_not_trained_on(runs, tmp_path, monkeypatch):
+@pytest.mark.parametrize("epochs", [2, 4])
+def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(runs, tmp_path, monkeypatch, epochs):
     stopping = {"early_stopping": {"patience": 1, "min_delta": 100.0}}
-    options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}}
+    options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}, "trainer": {"min_epochs": epochs}}
     cut(monkeypatch, 16, power_cut, "on_train_epoch_end")
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **options)
-    assert runs.run(tmp_path, **options)[0].steps == 16
+    assert runs.run(tmp_path, **options)[0].steps == 8 * epochs
 
 
 def test_images_go_on_where_they_were_once():

@@ -87,6 +87,9 @@ def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
         baseline(choices, "max")
 
 
+PROBE = {"invariance": {"worst_px": 1, "seed": 0, "every_epochs": 0}}
+
+
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
@@ -95,6 +98,11 @@ def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
         ("fit.lr", {"fit": {"epochs": 5, "optimizer": "adamw", "lr": 0.5}}),
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
         ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),
+        ("trainer.gradient_clip_val", {"asked": {"probe": PROBE, "trainer": {"gradient_clip_val": 0.01}}}),
+        (
+            "callback.early_stopping.mode",
+            {"asked": {"probe": PROBE, "callback": {"early_stopping": {"mode": "max"}}}},
+        ),
         ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),
     ],
 )

@@ -111,6 +111,10 @@ def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
         norm = key.removesuffix("num_batches_tracked")
         assert frozen[f"{norm}running_mean"].abs().max() == 0 and frozen[f"{norm}running_var"].min() == 1
         assert (frozen[f"{norm}weight"] == 1).all() and (plain[f"{norm}weight"] != 1).any()
+    classifier = cnnpool.classifier(*STILL, "fit.freeze_norm=true")
+    # As the Trainer does for ``sync_batchnorm``.
+    torch.nn.SyncBatchNorm.convert_sync_batchnorm(classifier.model)
+    assert not any(one.training for one in classifier.train().modules() if "Norm" in type(one).__name__)
 
 
 @proves("fit.freeze")
@@ -169,7 +173,9 @@ def test_a_forward_pass_is_computed_as_asked(run, watched, asked, mode):
         f"trainer.{key}" if "mode" in key or "anomaly" in key else f"fit.{key}": value
         for key, value in asked.items()
     }
-    run(*(f"{key}={str(value).lower()}" for key, value in flags.items()), "fit.max_steps=2", "model.width=8")
+    words = (f"{key}={str(value).lower()}" for key, value in flags.items())
+    folder = run(*words, "fit.max_steps=2", "model.width=8")
+    assert results_of(folder)["deterministic"] == (mode == 2)
     kind = torch.bfloat16 if asked.get("precision") == "bf16-mixed" else torch.float32
     anomaly = asked.get("detect_anomaly", False)
     trained = {one for one in seen if one and one[0] == "train"}
@@ -227,6 +233,7 @@ def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capf
         (["trainer.logger=false"], "trainer.logger: choose one by log=NAME"),
         (["trainer.gradient_clip_val=-1"], "trainer.gradient_clip_val must be a number above 0"),
         (["fit.devices=0"], "fit.devices must be -1, or a whole number from 1 to 1,024, got 0"),
+        (["fit.max_steps=9", "trainer.min_epochs=2"], "min_epochs=2 and fit.max_steps=9 contradict"),
         (["fit.accumulate=3"], "data.batch_size=128 must be a multiple of fit.devices x fit.accumulate"),
         (["callback=nosuch"], "no callback/nosuch; choose from early_stopping, learning_rate_monitor"),
     ],
@@ -248,10 +255,13 @@ def test_clipping_limits_the_step(run):
         return math.sqrt(sum(float(each.double().square().sum()) for each in moved))
 
     # Nesterov's first step is 1.9 times the gradient.
-    assert length("trainer.gradient_clip_val=0.001") == pytest.approx(0.0019, rel=1e-3)
+    clipped = "trainer.gradient_clip_val=0.001"
+    assert length(clipped) == pytest.approx(0.0019, rel=1e-3)
+    assert length(clipped, "fit.precision=bf16-mixed") == pytest.approx(0.0019, rel=1e-2)
+    run(clipped, "fit.precision=bf16-mixed", "fit.max_steps=1")
     assert length() > 0.01
     # Of each value, where the norm above is of all together.
-    by_value = length("trainer.gradient_clip_val=0.001", "trainer.gradient_clip_algorithm=value")
+    by_value = length(clipped, "trainer.gradient_clip_algorithm=value")
     assert 0.0019 * 2 < by_value <= 0.0019 * math.sqrt(sum(each.numel() for each in start.values()))
 
 
@@ -303,8 +313,10 @@ def test_losses_and_validations_are_written_every_so_many_steps_and_epochs(run):
     logged = records(run("fit.epochs=3", "fit.log_every_steps=4"))
     assert [line["step"] for line in logged if "train/loss" in line] == [4, 8, 12, 16, 20, 24]
     assert [line["epoch"] for line in logged if "val/accuracy" in line] == [1, 2, 3]
-    logged = records(run("fit.epochs=4", "trainer.check_val_every_n_epoch=2"))
-    assert [line["epoch"] for line in logged if "val/accuracy" in line] == [2, 4]
+    folder = run("fit.epochs=5", "trainer.check_val_every_n_epoch=2")
+    assert [line["epoch"] for line in records(folder) if "val/accuracy" in line] == [2, 4]
+    assert "val" not in results_of(folder)
+    assert load(folder / "checkpoints" / "best.ckpt")["cnnpool"]["steps"] == 2 * 9
 
 
 @proves("fit.checkpoint_every_minutes")
@@ -344,7 +356,7 @@ def test_parts_of_the_images_are_used_where_asked(run):
                  "trainer.limit_val_batches=1", "trainer.limit_test_batches=0.5")  # fmt: skip
     logged = records(folder)
     planned = load(folder / "checkpoints" / "last.ckpt")["cnnpool"]["total_steps"]
-    assert len(steps(folder)) == planned == 4
+    assert len(steps(folder)) == planned == 4 and results_of(folder)["epochs"] == 2
     # A share of 50 images is a multiple of 0.02.
     (val,) = {line["val/accuracy"] for line in logged if "val/accuracy" in line}
     assert (val * 50) % 1 == pytest.approx(0, abs=1e-6)
