@@ -95,6 +95,7 @@ def test_a_run_on_own_images_reports_its_classes(runs, tmp_path, caplog, capsys)
     assert list(test["class_accuracy"].values()) == pytest.approx(expected)
     assert test["balanced_accuracy"] == pytest.approx(np.mean(expected))
     assert test["accuracy"] == pytest.approx(right.mean())
+    assert f"test accuracy {100 * test['accuracy']:.2f} %" in caplog.text
     assert f"balanced accuracy {100 * test['balanced_accuracy']:.2f} %, from " in caplog.text
     scalars = EventAccumulator(str(out)).Reload()
     assert {f"test/class_accuracy/{key}" for key in ("blue", "green_ish", "red")} < set(
