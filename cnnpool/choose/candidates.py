@@ -12,6 +12,7 @@ from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.identity import asked, differences
 from cnnpool.run_folder.results import Results
 
 DEFAULTS = ("fit.pictures=false",)
@@ -123,11 +124,16 @@ class Arm:
         self._results.clear()
 
     def read(self, seed: int) -> Results | None:
-        """The results of a seed; None if it is not finished or cannot be read."""
+        """The results of a seed; None if it is not finished or cannot be read; a ValueError if of others."""
         if seed not in self._results:
             # The runner refuses to train over a damaged run, and reports it.
             with suppress(DamagedError):
-                if found := results.read(self.home / f"seed{seed}"):
+                if found := results.read(folder := self.home / f"seed{seed}"):
+                    if differ := differences(found.asked, asked(self.jobs([seed])[0].settings)):
+                        raise ValueError(
+                            f"{folder} holds a run with other settings ({'; '.join(differ)}): delete it, or "
+                            "choose another folder by choose.out="
+                        )
                     self._results[seed] = found
         return self._results.get(seed)
 

@@ -83,7 +83,7 @@ def prepare(options: Options, network: Network) -> Study:
         **{name: getattr(options, name) for name in ("margin", "rounds", "cost", "limit")},
         "tune": list(options.tune),
         "seed": network.first_seed,
-        **{room: decided[room] for room in ("data", "model", "readout", "probe", "fit")},
+        **{room: chosen for room, chosen in decided.items() if room not in ("pool", "seed")},
     }
     arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     with held(folder):

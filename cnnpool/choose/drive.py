@@ -112,10 +112,11 @@ class Driver:
             if seen.finished:
                 return seen, seen.finished
             batch = next_round(study, seen)
-            if not self._finish(batch):
-                return view(study), "budget"
+            ended = self._finish(batch)
             for place, job in batch.jobs:
                 study.arms[place].failed = batch.failure(job) or study.arms[place].failed
+            if not ended:
+                return view(study), "budget"
             self._refuse_if_all_failed()
 
     def _tune(self) -> bool:
@@ -149,7 +150,7 @@ class Driver:
         finally:
             self.clock.count()
             ledger.batch_s += time.monotonic() - begun
-            ledger.batch_runs += len(batch.ended)
+            ledger.batch_runs += sum(one.state == "done" for one in batch.ended.values())
             ledger.save()
         return True
 

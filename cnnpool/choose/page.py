@@ -197,7 +197,17 @@ def next_command(study: Study, ending: Ending) -> list[str]:
     if view.recommended is not None:
         arm = study.arms[view.recommended]
         own = [line for line in arm.network.overrides if not line.startswith(("seed=", "out=", "launch"))]
-        return ["cnnpool", "train", *own, *overrides_of(arm.label), *arm.tuned, f"seed={study.first_seed}"]
+        files = [] if arm.network.config_dir is None else ["--config-dir", str(arm.network.config_dir)]
+        files += ["--config-name", arm.network.config_name] * (arm.network.config_name != "train")
+        return [
+            "cnnpool",
+            "train",
+            *files,
+            *own,
+            *overrides_of(arm.label),
+            *arm.tuned,
+            f"seed={study.first_seed}",
+        ]
     if ending.reason != "budget":
         return []
     words = [word for word in ending.command if not word.startswith("choose.budget=")]

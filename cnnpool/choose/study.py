@@ -79,10 +79,20 @@ def view(study: Study) -> View:
     costs = tuple(_cost(study, arm) for arm in study.arms)
     out = {i: arm.failed for i, arm in enumerate(study.arms) if arm.failed} | _too_expensive(study, costs)
     values = np.full((len(study.arms), study.options.rounds), np.nan)
+    facts: set[tuple[str | None, str | None]] = set()
     for i, arm in enumerate(study.arms):
         if i not in out:
             runs = arm.runs(study.seeds)
+            facts |= {(one.data_sha256, one.precision) for one in runs.values()}
             values[i] = [signed(study, runs[seed]) if seed in runs else np.nan for seed in study.seeds]
+            if lost := [seed for seed in runs if math.isnan(signed(study, runs[seed]))]:
+                out[i] = f"{study.metric.title} of seed {lost[0]} is not a number"
+                values[i] = np.nan
+    if len(facts) > 1:
+        raise ValueError(
+            f"the runs in {study.ledger.folder} were trained on different images or in different precision "
+            f"({'; '.join(sorted(map(str, facts)))}): choose another folder by choose.out="
+        )
     rule = Rule(
         candidates=len(study.arms),
         rounds=study.ledger.rounds or FIRST_ROUND,
@@ -109,14 +119,23 @@ def plan(study: Study, seen: View) -> None:
         return
     affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
     ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
-    ledger.resolution = resolution(seen.values[np.isfinite(seen.values)])
+    ledger.resolution = _step(study) or resolution(seen.values[np.isfinite(seen.values)])
     ledger.save()
+
+
+def _step(study: Study) -> float:
+    """One image's part of an accuracy on all images of a split; 0 if another metric decides."""
+    split, _, measured = study.metric.key.partition(".")
+    found = next((one for arm in study.arms for one in arm.runs(study.seeds).values()), None)
+    images = sum((found.images or {}).get(split, ())) if found and measured == "accuracy" else 0
+    return 1 / images if images else 0.0
 
 
 def resolution(values: Array) -> float:
     """One over the common denominator of ``values``, such as accuracies on N images; 0 if there is none."""
     whole = math.lcm(*(Fraction(value).limit_denominator(10**6).denominator for value in values.tolist()))
-    exact = np.allclose(values * whole, np.round(values * whole), atol=1e-6) if whole <= FINEST else False
+    # Whole numbers, such as 100 % throughout, show no step.
+    exact = 1 < whole <= FINEST and np.allclose(values * whole, np.round(values * whole), atol=1e-6)
     return 1 / whole if exact else 0.0
 
 

@@ -29,6 +29,8 @@ ALIASES = {
     "fit": ("epochs",),
     "epochs": ("fit.epochs",),
     "fit.epochs": ("epochs",),
+    "fit.precision": ("precision",),
+    "precision": ("fit.precision",),
 }
 
 

@@ -25,7 +25,12 @@ NUMBERED = re.compile(
     re.IGNORECASE,
 )
 """A part of a path that numbers a run, such as ``3``, ``version_3`` or ``resnet-seed3``."""
-LOWER = re.compile(r"loss|err(or)?|nll|perplexity|ppl|r?mse|mae|wer|cer|fid|bpc|regret", re.IGNORECASE)
+LOWER = re.compile(
+    r"(?i:loss|error|perplexity|regret)"
+    r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:err|nll|ppl|r?mse|mae|wer|cer|fid|bpc)(?![a-z])"
+)
+"""Words of a tag of which less is better, the short ones as words of their own."""
+LOOKED_AT = 20  # Most logs read to find the metric if none is named
 PREFERRED = ("test.*acc", "val.*acc", "acc", "test", "val", "")
 """Patterns in order of preference: without a named tag, the first tag that matches the first one is used."""
 Ready = Sequence[tuple[Log, tuple[str, ...]]]
@@ -114,8 +119,13 @@ def read(
         return runs
     metrics = keys_of(metric)
     if not metrics:
-        first = scalars.read(*files[0][1:])
-        metrics = [likely(tag for one in first for tag in one.series)]
+        # One log for each name of a folder, such as train and validation: reading all tags of all takes long.
+        some = list({folder.name: (folder, names) for _, folder, names in reversed(files)}.values())[
+            -LOOKED_AT:
+        ]
+        metrics = [
+            likely(tag for folder, names in some for one in scalars.read(folder, names) for tag in one.series)
+        ]
     logs = []
     for root, folder, names in files:
         logs += [(root, one) for one in scalars.read(folder, names, metrics)]
@@ -129,13 +139,17 @@ def read(
 
 
 def likely(tags: Iterable[str]) -> str:
-    """The tag to compare if none is named: preferably an accuracy on data other than the training data."""
-    every = sorted(tags)
+    """The tag to compare if none is named: preferably an accuracy on data other than the training data.
+
+    ``tags`` are those of every log; a tag that less than half as many logs have as the commonest is left out.
+    """
+    counts = Counter(tags)
+    every = sorted(tag for tag, count in counts.items() if 2 * count >= max(counts.values()))
     for wanted in PREFERRED:
         for tag in every:
             if re.search(wanted, tag, re.IGNORECASE):
                 return tag
-    raise ValueError("no numbers in the first log: name a metric by --metric")
+    raise ValueError("no numbers in the first logs: name a metric by --metric")
 
 
 def grouped(

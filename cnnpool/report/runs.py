@@ -140,7 +140,7 @@ def finished(runs: Iterable[Run]) -> list[Run]:
 
 def settings(results: Results) -> dict[str, Any]:
     """Dotted key -> value of everything about a run that was set rather than measured."""
-    known = {key: getattr(results, key) for key in ("data_sha256", "epochs", "deterministic")}
+    known = {key: getattr(results, key) for key in ("data_sha256", "epochs", "precision", "deterministic")}
     nodes = {key: getattr(results, key) for key in (*NAMED, "fit", "environment")}
     nodes |= {key: results.asked.get(key) or {} for key in ("probe", "trainer", "callback")}
     nodes["stages"] = exceptions(results)

@@ -208,7 +208,10 @@ def _logs(table: _Table, wanted: Collection[str] | None) -> Iterator[Log]:
         return
     step, seed, group = (table.column(names) for names in (STEPS, SEEDS, GROUPS))
     texts = [name for name in table.header if any(_number(row[name]) is None for _, row in table.rows)]
-    by = [group] if group else [name for name in texts if name != seed]
+    others = [name for name in texts if name not in (seed, group)]
+    # Beside a named group a text that differs in nearly every row is no choice, but a time or an identifier.
+    repeated = [name for name in others if 2 * len({row[name] for _, row in table.rows}) <= len(table.rows)]
+    by = [group, *repeated] if group else others
     groups: dict[tuple[str, ...], list[tuple[int, dict[str, str]]]] = {}
     for line, row in table.rows:
         own = tuple(row[name] for name in (seed, *by)) if seed else ()

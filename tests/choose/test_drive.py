@@ -29,9 +29,12 @@ def test_no_round_is_begun_that_will_not_end_within_the_budget(make_study, bench
 
 
 def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make_study, bench):
-    study = make_study(margin=0.0)
+    study, tried = make_study(margin=0.0, pools=("max", "avg", "strided")), []
 
     def slow(pool, seed, settings):
+        tried.append(seed)
+        if tried.count(1) == 1:
+            return RuntimeError("too large")
         if seed == 1:
             study.ledger.spent_s = study.options.budget_s - 0.1
             time.sleep(30)
@@ -43,6 +46,8 @@ def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make
     assert time.monotonic() - begun < 25
     assert (found.done, reason, clock.budget_spent) == (1, "budget", True)
     assert found.recommended is None and study.left_s <= 0
+    # A failure counts beside the end of the budget, and not as a run whose time is known.
+    assert list(found.out.values()) == ["too large"] and study.ledger.batch_runs == 3
 
 
 def test_a_signal_from_outside_is_not_the_end_of_the_budget(make_study, bench):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnnpool.choose import page
+from cnnpool.choose import candidates, page
 from cnnpool.choose.study import view
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,11 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench):
         report = (study.ledger.folder / "choose.md").read_text()
         assert counted in report and " 1 rounds" not in report and "divided by the 1 rival." in report
         list(bench(accuracy)(arm.jobs([0])[0] for arm in study.arms if not arm.read(0)))
+    mine, best = candidates.Network(("data=digits",), Path("mine"), "own"), replace(ending.view, active=(0,))
+    study.arms[0] = candidates.Arm("max", mine, Path("runs"))
+    assert page.next_command(study, replace(ending, view=best))[:6] == [
+        *("cnnpool", "train"), *("--config-dir", "mine"), *("--config-name", "own")
+    ]  # fmt: skip
 
 
 def test_a_recipe_that_weights_brought_is_named(make_study):

@@ -68,6 +68,30 @@ def test_a_failing_candidate_is_reported_and_not_fatal(make_study, bench, drive)
     assert sorted(seed for _, seed in second.ran) == list(range(1, found.done))
 
 
+def test_a_value_that_is_no_number_puts_a_candidate_out(make_study, bench, drive, monkeypatch):
+    def signed(study, one):
+        lost = one.pool["name"] == "avg" and one.seed == 1
+        return math.nan if lost else one.measured["val"]["accuracy"]
+
+    monkeypatch.setattr("cnnpool.choose.study.signed", signed)
+    found, _, _ = drive(make_study(), bench(noisy))
+    assert found.out == {1: "val accuracy of seed 1 is not a number"} and found.recommended == 0
+
+
+def test_runs_on_other_images_or_of_other_settings_are_refused(make_study, bench, drive):
+    study, changed, other = make_study(), bench(noisy), bench(noisy)
+    (first,), (second,) = (arm.jobs([0]) for arm in study.arms)
+    changed.sha256 = "b"
+    list(changed([first])), list(other([second]))
+    with pytest.raises(ValueError, match="trained on different images or in different precision"):
+        drive(study, bench(noisy))
+    study = make_study("other")
+    (job,) = study.arms[0].jobs([0])
+    list(other([replace(job, settings=job.settings | {"stage": {"s2": {"name": "blur"}}})]))
+    with pytest.raises(ValueError, match=r"runs/.*/seed0 holds a run with other settings \(stage\."):
+        drive(study, bench(noisy))
+
+
 def test_one_reason_for_all_is_a_mistake_and_different_ones_leave_none(make_study, bench, drive):
     found, reason, _ = drive(make_study("other"), bench(lambda pool, *_: ValueError(f"no {pool}")))
     assert (reason, found.recommended) == ("none left", None)
@@ -78,11 +102,13 @@ def test_one_reason_for_all_is_a_mistake_and_different_ones_leave_none(make_stud
 def test_rounds_are_planned_once_from_the_time_that_runs_take(make_study, bench, drive):
     study = make_study(rounds=20)
     study.ledger.batch_s, study.ledger.batch_runs = 600.0, 2
-    for _ in bench(noisy, seconds=400.0)([job for arm in study.arms for job in arm.jobs([0])]):
+    runs = bench(noisy, seconds=400.0)
+    runs.images = {"val": [60, 40]}
+    for _ in runs([job for arm in study.arms for job in arm.jobs([0])]):
         pass
     plan(study, view(study))
     # An hour holds 6 rounds of two runs of 300 s, one is done: 1.5 * 7.
-    assert study.ledger.rounds == 11
+    assert study.ledger.rounds == 11 and study.ledger.resolution == 0.01
     study.ledger.batch_s = 6.0
     plan(study, view(study))
     assert study.ledger.rounds == 11
@@ -96,7 +122,8 @@ def test_nothing_is_looked_at_before_there_is_a_plan(make_study, bench):
 
 
 @pytest.mark.parametrize(
-    ("values", "step"), [([0.5, 0.217, 0.93], 1 / 1000), ([1 / 216, 47 / 216, 0.5], 1 / 216), ([0.5], 0.5)]
+    ("values", "step"),
+    [([0.5, 0.217, 0.93], 1 / 1000), ([1 / 216, 47 / 216], 1 / 216), ([0.5], 0.5), ([1, 1], 0)],
 )
 def test_the_resolution_is_one_over_the_images(values, step):
     assert resolution(np.array(values)) == pytest.approx(step)

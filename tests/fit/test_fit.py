@@ -172,9 +172,10 @@ def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, monkeypatch, c
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=count().__next__))
     monkeypatch.setattr("cnnpool.fit.classifier.time", SimpleNamespace(perf_counter=count().__next__))
     with caplog.at_level("INFO"):
-        runs.run(tmp_path, probes={}, progress="auto")
+        runs.run(tmp_path, probes={}, progress="auto", lr=1e-30)
     said = [line.strip() for line in caplog.messages if " batches (" in line]
     assert said == [f"epoch {epoch}/2   3 of 4 batches (75 %)" for epoch in (1, 2)]
+    assert "the network learned nothing useful" in caplog.text
     head, *rows = [line for line in caplog.messages if line.endswith((" time", " s"))]
     assert head.split() == ["train", "loss", "train", "accuracy", "val", "loss", "val", "accuracy", "time"]
     assert len(rows) == 2 and all(len(row) == len(head) and row.endswith(" 1.0 s") for row in rows)

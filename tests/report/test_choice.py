@@ -95,6 +95,7 @@ PROBE = {"invariance": {"worst_px": 1, "seed": 0, "every_epochs": 0}}
     [
         ("data_sha256", {"data_sha256": "f" * 64}),
         ("epochs", {"epochs": 7}),
+        ("precision", {"precision": "bf16-mixed"}),
         ("fit.lr", {"fit": {"epochs": 5, "optimizer": "adamw", "lr": 0.5}}),
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
         ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import os
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import cnnpool
 from cnnpool.report import main
-from cnnpool.report.foreign import Value, read
+from cnnpool.report.foreign import Value, likely, read
 from cnnpool.report.scalars import read as read_logs
 
 ACCURACIES = {"a": [0.5, 0.6, 0.55, 0.62, 0.58, 0.6], "b": [0.61, 0.66, 0.62, 0.7, 0.63, 0.69]}
@@ -250,8 +251,20 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
     assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
     assert "--margin -1.0: not a positive number" in text(*asked, "--margin=-1", status=2)
     assert "did you mean 'val_loss'?" in text(capsys, tmp_path, "--metric", "val_los", status=2)
-    assert Value().better("val/top1_error") == Value().better("NLL") == "lower"
-    assert Value().better("val_acc") == "higher"
+    assert {Value().better(tag) for tag in ("val/top1_error", "NLL", "valErr", "testloss", "val_wer")} == {
+        "lower"
+    }
+    assert {Value().better(tag) for tag in ("val_acc", "answer_accuracy", "inferred_acc")} == {"higher"}
+
+
+def test_the_metric_is_one_of_most_logs_on_other_data_than_the_training(tmp_path, capsys):
+    assert likely([*["train_acc"] * 6, *["val_acc"] * 6, *["test_acc"] * 2]) == "val_acc"
+    for group, part, seed in product("ab", ("train", "validation"), range(3)):
+        events(tmp_path / group / f"seed_{seed}" / part, [(0, 0.5)], "epoch_accuracy")
+    assert "validation/epoch_accuracy" in text(capsys, tmp_path)
+    lines = [f"{m},{o},{k},0.{k}" for m, o, k in product("ab", ("sgd", "adam"), range(1, 4))]
+    found = cnnpool.compare(rows(tmp_path / "x.csv", "model,optimizer,time,accuracy", *lines), "accuracy")
+    assert [one["n"] for one in found] == [3] * 4
 
 
 def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path, capsys):
