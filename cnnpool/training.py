@@ -45,8 +45,6 @@ def train(
     """
     run = prepare(settings, recipe, out, name, overrides)
     # Imported late, so that missing data is reported without waiting for Lightning.
-    from lightning.pytorch.loggers.logger import DummyLogger
-
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
     from cnnpool.fit.loggers import logging_to
@@ -60,8 +58,7 @@ def train(
     with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
-        # Some callbacks need a logger in every process.
-        loggers = [record, *others] if record else [DummyLogger()]
+        loggers = [record, *others] if record else []
         saving = Checkpoints(out, run.mark, record, signals)
         if record:
             for other in others:
@@ -117,6 +114,7 @@ def parts(settings: Settings, recipe: Recipe) -> "Run":
     known = {
         "in_channels": dataset.in_channels,
         "size": list(dataset.size),
+        "whole": list(dataset.test.shape[1:]),  # Larger than ``size`` with ``data.resize``
         "classes": list(dataset.classes),
         "mean": list(dataset.mean),
         "std": list(dataset.std),

@@ -185,6 +185,10 @@ def _cut_size(raw: Raw, source: Source) -> int:
 
 
 def _check(name: str, raw: Raw) -> None:
+    if len(raw.classes) < 2:
+        raise DataError(
+            f"{name} has only the class {', '.join(raw.classes)}: a network tells at least two apart"
+        )
     for part, split in raw.splits.items():
         if not len(split):
             raise DataError(f"{name} has no {part} images")
@@ -224,10 +228,8 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 
 def warnings(dataset: Dataset) -> Iterator[str]:
-    """Sentences on single, missing or much larger classes, and on duplicated images."""
+    """Sentences on missing or much larger classes, and on duplicated images."""
     names, counts = [tables.printable(name) for name in dataset.classes], dataset.counts
-    if len(names) == 1:
-        yield f"{dataset.name}: there is one class only, so any network classifies every image correctly"
     for part, sizes in counts.items():
         missing = [name for name, size in zip(names, sizes, strict=True) if not size]
         if sum(sizes) and missing:

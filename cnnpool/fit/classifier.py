@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from cnnpool import network
+from cnnpool.data.augment import centre
+from cnnpool.data.decode import decode
 from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
@@ -358,23 +360,23 @@ def _levels(model: nn.Module, recipe: Recipe, data: Mapping[str, Any] | None) ->
 
 
 def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
-    """Resize the image to cover the network's size, crop its centre and normalise it."""
+    """Resize the image as for the test, crop its centre and normalise it."""
     # Imported late: a training reads its images elsewhere.
-    from PIL import Image
     from torchvision.transforms.v2 import functional as transforms
 
+    want = data.get("whole", data["size"])
     if isinstance(image, Tensor):
         values = image
     else:
-        with Image.open(image) as file:
-            values = transforms.pil_to_tensor(file.convert("L" if data["in_channels"] == 1 else "RGB")) / 255
+        pixels = decode(str(image), tuple(want), data["in_channels"])
+        values = torch.from_numpy(pixels.copy()).permute(2, 0, 1) / 255
     channels, *have = values.shape
     if channels != data["in_channels"]:
         raise ValueError(f"the image has {channels} channels, and the network takes {data['in_channels']}")
-    want = list(data["size"])
-    if have != want:
+    if have != list(want):
         scale = max(side / own for side, own in zip(want, have, strict=True))
         nearest = [max(side, round(own * scale)) for side, own in zip(want, have, strict=True)]
-        values = transforms.center_crop(transforms.resize(values, nearest, antialias=True), want)
+        values = transforms.center_crop(transforms.resize(values, nearest, antialias=True), list(want))
+    values = centre(values[None], tuple(data["size"]))[0]
     normalised: Tensor = transforms.normalize(values, data["mean"], data["std"])
     return normalised

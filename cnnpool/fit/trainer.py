@@ -19,6 +19,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers.logger import DummyLogger
 
 from cnnpool.fit.checkpoints import SafeCheckpointIO
 from cnnpool.recipe import Recipe
@@ -60,7 +61,8 @@ def build_trainer(
         "precision": precision_of(recipe),
         "max_epochs": recipe.epochs,
         "accumulate_grad_batches": recipe.accumulate,
-        "logger": list(loggers) or False,
+        # Some callbacks need a logger, also in processes that have none.
+        "logger": list(loggers) or DummyLogger(),
         # For callbacks that log by steps; a run's own losses use their own interval.
         "log_every_n_steps": 10 if recipe.log_every_steps == "auto" else recipe.log_every_steps,
         "enable_checkpointing": True,

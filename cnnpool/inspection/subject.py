@@ -89,8 +89,9 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         untrained = load_into(net, content, path)
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
-    # For pixels, if the run took them from published weights.
-    mean, std = (tuple(scale) if (scale := trained.model.get(key)) else None for key in ("mean", "std"))
+    # The images may be others than those of the training.
+    known = content.get("hyper_parameters", {}).get("data") or trained.model
+    mean, std = (tuple(scale) if (scale := known.get(key)) else None for key in ("mean", "std"))
     return Subject(str(folder), build, dict(trained.data), trained, mean, std)
 
 

@@ -112,8 +112,10 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
     hooks = []
     for stage, module in stages.items():
 
-        def hook(_: nn.Module, args: Any, named: Any, returned: Tensor, stage: str = stage) -> None:
+        def hook(_: nn.Module, args: Any, named: Any, returned: Tensor, stage: str = stage) -> Any:
             seen[stage] = first_input(args, named) if inputs else returned
+            # The next layer may overwrite its input, as ``ReLU(inplace=True)`` does.
+            return None if inputs else returned.clone()
 
         hooks.append(module.register_forward_hook(hook, with_kwargs=True))
     try:

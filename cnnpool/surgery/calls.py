@@ -40,8 +40,8 @@ def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
     Returns a model of the same function, which shares the parameters of ``model``; that is left unchanged. A
-    module that ``torch.fx`` cannot trace stays, because its ``forward`` depends on values or on training
-    mode.
+    module stays whose ``forward`` depends on values, training mode or random numbers, writes a buffer, has
+    hooks, or cannot be traced by ``torch.fx``.
 
     Example:
         >>> import torch
@@ -54,9 +54,12 @@ def as_modules(model: nn.Module) -> nn.Module:
     """
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     model = copy.deepcopy(model, shared)
-    for name, module in reversed(list(model.named_modules())):
-        traced = None if type(module).__module__.startswith("torch.") else _traced(module)
-        if traced is not None:
+    made: dict[nn.Module, nn.Module | None] = {}
+    # A module with several names becomes one under each of them.
+    for name, module in reversed(list(model.named_modules(remove_duplicate=False))):
+        if module not in made:
+            made[module] = None if type(module).__module__.startswith("torch.") else _traced(module)
+        if (traced := made[module]) is not None:
             if not name:
                 return traced
             model.set_submodule(name, traced)
@@ -65,7 +68,8 @@ def as_modules(model: nn.Module) -> nn.Module:
 
 def _traced(module: nn.Module) -> nn.Module | None:
     """``module`` with modules for its calls; None if it has none or cannot be traced."""
-    graph = _graph(module)
+    hooked = module._forward_hooks or module._forward_pre_hooks  # torch has no public name for them
+    graph = None if hooked else _graph(module)
     if graph is None:
         return None
     calls = [node for node in graph.nodes if _replacement(node)]
@@ -86,17 +90,25 @@ def _traced(module: nn.Module) -> nn.Module | None:
 
 
 def _graph(module: nn.Module) -> fx.Graph | None:
-    """The graph of ``forward``; None if it depends on values or on training mode."""
-    mode = module.training
+    """The graph of ``forward``; None if it depends on values or training mode, draws, or writes a buffer."""
+    mode, graphs, acts = module.training, [], True
+    buffers = {name: (one, one.clone()) for name, one in module.named_buffers(recurse=False)}
     try:
-        graphs = []
-        for module.training in (True, False):
-            graphs.append(_Shallow().trace(module))
+        with torch.random.fork_rng(devices=()):
+            drawn = torch.random.get_rng_state()
+            for module.training in (True, False):
+                graphs.append(_Shallow().trace(module))
+            acts = not torch.equal(drawn, torch.random.get_rng_state())
     # Third-party forward methods may raise any exception on symbolic values.
     except Exception:
         return None
     finally:
         module.training = mode
+        for name, (one, old) in buffers.items():
+            acts |= getattr(module, name) is not one or not torch.equal(one, old)
+            setattr(module, name, one.copy_(old))
+    if acts:
+        return None
     code = {graph.python_code("self").src for graph in graphs}
     return graphs[0] if len(code) == 1 else None
 

@@ -6,6 +6,7 @@ from PIL import Image
 
 from cnnpool import data
 from cnnpool.data.dataset import lines, warnings
+from cnnpool.data.errors import DataError
 
 
 def folder(root, counts, parts=("train", "test")):
@@ -79,7 +80,7 @@ def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
     assert list(warnings(build(tmp_path, val_size=0))) == said * warned
 
 
-def test_a_single_class_is_warned_of(tmp_path):
+def test_a_single_class_is_refused(tmp_path):
     folder(tmp_path, {"ant": 3})
-    said = "image_folder: there is one class only, so any network classifies every image correctly"
-    assert list(warnings(build(tmp_path, val_size=0))) == [said]
+    with pytest.raises(DataError, match="image_folder has only the class ant: a network tells at least two"):
+        build(tmp_path, val_size=0)

@@ -135,10 +135,8 @@ def test_libraries_of_a_gpu_repeat_bits_and_round_none_unless_asked(monkeypatch,
 
 @pytest.mark.slow
 def test_two_processes_stop_together_and_go_on(tmp_path):
-    options, last = (
-        ["fit.devices=2", "fit.epochs=30", "probe=none"],
-        tmp_path / "run" / "checkpoints" / "last.ckpt",
-    )
+    options = ["fit.devices=2", "fit.epochs=30", "probe=none"]
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     process = train(tmp_path / "run", *options, "fit.checkpoint_every_minutes=0")
     while not last.exists():
         assert process.poll() is None

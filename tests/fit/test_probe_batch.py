@@ -17,10 +17,8 @@ class Bare(Probe):
 
 
 def test_the_most_images_that_a_probe_counts_or_all():
-    gradient, invariance = (
-        GradientRouting(samples=7),
-        ShiftInvariance(samples=9, stage_samples=3, map_samples=11),
-    )
+    gradient = GradientRouting(samples=7)
+    invariance = ShiftInvariance(samples=9, stage_samples=3, map_samples=11)
     assert looked_at([]) == 1
     assert looked_at([gradient]) == 7
     assert looked_at([gradient, ShiftInvariance(shift_samples=600)]) == 600

@@ -81,6 +81,13 @@ def test_a_run_is_measured_as_its_model_in_memory(run, capsys):
     assert f"accuracy  {100 * right:.1f} %" in said and "MaxPool2d" in said
 
 
+def test_images_of_others_are_normalised_as_those_of_the_training(run):
+    path = run[0] / "checkpoints" / "last.ckpt"
+    told = {"hyper_parameters": {"data": {"mean": [0.25], "std": [0.5]}}}
+    torch.save(torch.load(path) | told, path)
+    assert (from_run(run[0]).mean, from_run(run[0]).std) == ((0.25,), (0.5,))
+
+
 def test_pictures_lie_beside_the_results(run, capsys, tmp_path):
     probes = ["--probes", "gradient,invariance,heat_map,receptive_field", "--samples", "4"]
     _, said = examined(capsys, str(run[0]), *probes, "--set", "heat_map.radius_px=1")

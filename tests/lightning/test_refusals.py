@@ -213,12 +213,9 @@ def test_what_enters_is_black(told, value):
     # White on black, normalised: untold, black is the darkest value, -1; zero would be grey.
     images = -torch.ones(16, 1, 8, 8)
     images[:, :, 2:6, 2:] = 1
-    black, other, grey = (
-        probe.ShiftInvariance(presets=("tips_fill",), map_samples=0).measure(
-            Bright(), {}, images, CLASSES % 2, fill
-        )["consistency"]
-        for fill in (torch.tensor([value]), torch.tensor([-2.5 - value]), None)
-    )
+    measure = probe.ShiftInvariance(presets=("tips_fill",), map_samples=0).measure
+    fills = torch.tensor([value]), torch.tensor([-2.5 - value]), None
+    black, other, grey = (measure(Bright(), {}, images, CLASSES % 2, fill)["consistency"] for fill in fills)
     callback = ShiftInvariance(
         presets=["tips_fill"], network=lambda module: Bright(), batch=(images, CLASSES % 2), **told
     )

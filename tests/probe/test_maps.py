@@ -8,6 +8,7 @@ from random_maps import noise
 from torch import nn
 
 from cnnpool import pool
+from cnnpool.probe.base import maps_of
 from cnnpool.probe.equivariance import directions, feature_distance, lie_derivatives
 from cnnpool.probe.receptive_field import extent, receptive_fields
 from cnnpool.probe.shift import fourier_shift
@@ -92,6 +93,12 @@ def test_circular_convolution_has_no_lie_derivative_and_its_mean_neither():
     found = lie_derivatives(chain, chain.stages, noise(3, 1, 9, 9))
     assert found["s"]["lie_derivative"] < 1e-28
     assert found[""]["lie_derivative"] < 1e-28
+
+
+def test_a_stage_is_measured_before_the_next_layer_overwrites_it():
+    conv, x = nn.Conv2d(1, 4, 3, 2), torch.randn(2, 1, 9, 9)
+    nets = (nn.Sequential(conv, nn.ReLU(inplace=which)) for which in (False, True))
+    assert torch.equal(*(maps_of(net, {"s": conv}, x)["s"] for net in nets))
 
 
 def test_the_ideal_low_pass_does_not_alias_and_subsampling_does():

@@ -100,10 +100,7 @@ PROBE = {"invariance": {"worst_px": 1, "seed": 0, "every_epochs": 0}}
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
         ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),
         ("trainer.gradient_clip_val", {"asked": {"probe": PROBE, "trainer": {"gradient_clip_val": 0.01}}}),
-        (
-            "callback.early_stopping.mode",
-            {"asked": {"probe": PROBE, "callback": {"early_stopping": {"mode": "max"}}}},
-        ),
+        ("callback.stop.mode", {"asked": {"probe": PROBE, "callback": {"stop": {"mode": "max"}}}}),
         ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),
     ],
 )

@@ -237,11 +237,7 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
             rows(tmp_path / group / f"seed_{seed}" / "metrics.csv", *curve)
     asked = (capsys, tmp_path, "--metric", "val_loss")
     for options, mean, said in (
-        (
-            [],
-            "3.0000 ± 0.0000",
-            "Each run counts by its last value; by name, lower val_loss is better (--best",
-        ),
+        ([], "3.0000 ± 0.0000", "Each run counts by its last value; by name, lower val_loss is better"),
         (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which is optimistic"),
         (["--mean-of-last", "2"], "2.5000 ± 0.0000", "by the mean of its last 2 points; by name, lower"),
         (["--last", "--best", "max"], "3.0000 ± 0.0000", "its last value; higher val_loss is better."),

@@ -53,11 +53,6 @@ def test_files_are_weighed_by_part(tmp_path):
     assert found == {"package": (2, 1), "tests": (2, 1), "scripts": (0, 0), "Markdown": (6, 3)}
 
 
-def test_lines_are_counted_without_decorators_and_docstring():
-    source = '@cache\ndef f(x):\n    """Two\n    lines."""\n    y = x\n    return y\n'
-    assert [(one.name, one.lines) for one in figures.functions(parsed(a=source))] == [("cnnpool.a.f", 3)]
-
-
 def test_private_names_of_other_packages_are_found():
     theirs = ("import torch\ntorch._C.x()", "from torch._inductor import x", "from hydra import _internal")
     allowed = ("import torch\ntorch.__version__", "import os\nos._exit(0)")

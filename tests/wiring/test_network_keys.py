@@ -21,12 +21,7 @@ OTHERS = {
     "size": ((SIZE, SIZE),), "dropout": (0.5,), "input_dropout": (0.5,), "blocks": (2,), "depth": (3,),
 }  # fmt: skip
 """The first that is not the usual value is tried; of names the last other one."""
-OWN = {
-    "aps.p": float("inf"),
-    "max_aps.p": float("inf"),
-    "pyramid.levels": (1, 3),
-    "wavelet.order": 3,
-}
+OWN = {"aps.p": float("inf"), "max_aps.p": float("inf"), "pyramid.levels": (1, 3), "wavelet.order": 3}
 OWN |= {f"{name}.padding": 0 for name in ("conv_pool", "depthwise", "reduction", "strided")}
 NEEDS = {"per": {"learnable": True}, "count_include_pad": {"padding": 1}, "size": {"learnable": True}}
 """Options without which another has nothing to act on."""

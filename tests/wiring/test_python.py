@@ -85,6 +85,10 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
         assert len(classifier.correct) == len(labels)
     pixels = images.dataset.test.images[0]
     Image.fromarray(pixels[0].numpy()).save("digit.png")
+    turned, exif = Image.fromarray(np.ascontiguousarray(pixels[0].numpy()[::-1, ::-1])), Image.Exif()
+    exif[0x0112] = 3
+    turned.save("turned.png", exif=exif)
+    assert classifier.predict("turned.png") == classifier.predict("digit.png")
     by_values, by_file = classifier.predict(pixels / 255), classifier.predict("digit.png")
     assert by_values == by_file and by_values.probability == pytest.approx(float(batches[0][0].max()))
     assert by_values.name == images.dataset.classes[int(batches[0][0].argmax())]
