@@ -199,15 +199,8 @@ def next_command(study: Study, ending: Ending) -> list[str]:
         own = [line for line in arm.network.overrides if not line.startswith(("seed=", "out=", "launch"))]
         files = [] if arm.network.config_dir is None else ["--config-dir", str(arm.network.config_dir)]
         files += ["--config-name", arm.network.config_name] * (arm.network.config_name != "train")
-        return [
-            "cnnpool",
-            "train",
-            *files,
-            *own,
-            *overrides_of(arm.label),
-            *arm.tuned,
-            f"seed={study.first_seed}",
-        ]
+        own += [*overrides_of(arm.label), *arm.tuned, f"seed={study.first_seed}"]
+        return ["cnnpool", "train", *files, *own]
     if ending.reason != "budget":
         return []
     words = [word for word in ending.command if not word.startswith("choose.budget=")]

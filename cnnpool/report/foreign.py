@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,12 +121,9 @@ def read(
     metrics = keys_of(metric)
     if not metrics:
         # One log for each name of a folder, such as train and validation: reading all tags of all takes long.
-        some = list({folder.name: (folder, names) for _, folder, names in reversed(files)}.values())[
-            -LOOKED_AT:
-        ]
-        metrics = [
-            likely(tag for folder, names in some for one in scalars.read(folder, names) for tag in one.series)
-        ]
+        heads = {folder.name: (folder, names) for _, folder, names in reversed(files)}
+        some = [one for head in islice(reversed(heads.values()), LOOKED_AT) for one in scalars.read(*head)]
+        metrics = [likely(tag for one in some for tag in one.series)]
     logs = []
     for root, folder, names in files:
         logs += [(root, one) for one in scalars.read(folder, names, metrics)]
