@@ -85,7 +85,8 @@ def view(study: Study) -> View:
             runs = arm.runs(study.seeds)
             facts |= {(one.data_sha256, one.precision) for one in runs.values()}
             values[i] = [signed(study, runs[seed]) if seed in runs else np.nan for seed in study.seeds]
-            if lost := [seed for seed in runs if math.isnan(signed(study, runs[seed]))]:
+            measured = zip(study.seeds, values[i], strict=True)
+            if lost := [seed for seed, value in measured if seed in runs and math.isnan(value)]:
                 out[i] = f"{study.metric.title} of seed {lost[0]} is not a number"
                 values[i] = np.nan
     if len(facts) > 1:

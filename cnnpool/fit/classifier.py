@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from cnnpool import network
 from cnnpool.data.augment import centre
-from cnnpool.data.decode import decode
 from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
@@ -363,6 +362,8 @@ def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
     """Resize the image as for the test, crop its centre and normalise it."""
     # Imported late: a training reads its images elsewhere.
     from torchvision.transforms.v2 import functional as transforms
+
+    from cnnpool.data.decode import decode
 
     want = data.get("whole", data["size"])
     if isinstance(image, Tensor):
