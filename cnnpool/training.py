@@ -131,6 +131,7 @@ def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides:
     run = parts(settings, recipe)
     from cnnpool.fit.trainer import precision_of
 
+    refuse_untested(settings.get("trainer", {}).get("limit_test_batches"), len(run.images.test_dataloader()))
     run.out, run.run, run.probes, run.overrides, run.asked = out, name, probes, overrides, asked(settings)
     # Precision and data are not settings, but they must match a checkpoint too.
     facts = {**run.asked, "precision": precision_of(recipe), "data_sha256": run.dataset.sha256}
@@ -141,6 +142,15 @@ def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides:
         if not (out / layout.CHECKPOINTS).exists():
             save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     return run
+
+
+def refuse_untested(share: float | None, batches: int) -> None:
+    """Refuse a share of the test batches that leaves none: Lightning does so once the training is over."""
+    if isinstance(share, float) and int(share * batches) < 1:
+        raise ValueError(
+            f"trainer.limit_test_batches={share} is less than one batch of the test images ({batches} in all): "
+            "give a number of batches, a larger share or a smaller data.eval_batch_size"
+        )
 
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:

@@ -47,7 +47,7 @@ class Record(Logger):
         self.latest = 0.0
         times = wall_times(old)
         for record in self.records:
-            step = int(record["step"])
+            step, self.epoch = int(record["step"]), int(record.get("epoch", 0))
             for tag, value in record.items():
                 if tag not in ("step", "epoch"):
                     self._scalar(tag, value, step, times.get((tag, step), self.latest))

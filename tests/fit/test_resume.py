@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cnnpool import data
 from cnnpool.fit import Classifier, DivergedError, Images, results, run_state
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
+from cnnpool.fit.record import Record
 from cnnpool.probe import GradientRouting
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
@@ -343,6 +345,9 @@ def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(ru
         assert [point.step for point in points] == [step for step, _ in logged]
         assert [point.value for point in points] == pytest.approx([value for _, value in logged])
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+    # Lightning's callbacks log without an epoch: a resumed record knows the last one.
+    with closing(Record(tmp_path, (tmp_path / "metrics.jsonl").stat().st_size)) as resumed:
+        assert resumed.epoch == lines[-1]["epoch"] == 3
 
 
 def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, tmp_path, monkeypatch):

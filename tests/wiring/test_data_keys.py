@@ -95,6 +95,9 @@ def test_classes_are_scored_on_the_images_that_a_limit_leaves(photographs, comma
     few = ["data.eval_batch_size=2", "trainer.limit_test_batches=1", "fit.max_steps=1"]
     assert command("train", *STILL, "data=image_folder", *options, *few, f"hydra.run.dir={out}") == 0
     test = json.loads((out / "results.json").read_text())["test"]
+    # A share that leaves no batch is refused before the training.
+    assert command("train", *STILL, "data=digits", "trainer.limit_test_batches=0.1", "hydra.run.dir=x") == 2
+    assert not (in_a_folder / "x").exists()
     # The first two test images are both of class a.
     assert test["class_accuracy"] == {"a": test["accuracy"]} and test["balanced_accuracy"] == test["accuracy"]
 
