@@ -148,7 +148,7 @@ def refuse_untested(share: float | None, batches: int) -> None:
     """Refuse a share of the test batches that leaves none: Lightning does so once the training is over."""
     if isinstance(share, float) and int(share * batches) < 1:
         raise ValueError(
-            f"trainer.limit_test_batches={share} is less than one batch of the test images ({batches} in all): "
+            f"trainer.limit_test_batches={share} is less than a batch of the test images ({batches} in all): "
             "give a number of batches, a larger share or a smaller data.eval_batch_size"
         )
 
