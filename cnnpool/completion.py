@@ -98,10 +98,13 @@ def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     key, is_whole, _ = prefix.partition("=")
     if is_whole and key in ("pool", "readout"):
         return [f"{key}={name}" for name in names_of(key)]
-    named = [word for word in getattr(parsed_args, "words", None) or [] if "=" not in word]
+    words = getattr(parsed_args, "words", None) or []
+    of_room = [word.partition("=")[2] for word in words if word.partition("=")[0] in ("pool", "readout")]
+    named = of_room or [word for word in words if "=" not in word]
     if not named:
-        return [*names_of("pool"), *names_of("readout")]
-    room = "pool" if named[0] in names_of("pool") else "readout"
+        return [name for room in ("pool", "readout") for name in names_of(room) if name != "keep"]
+    is_pool = named[0] in names_of("pool") and f"readout={named[0]}" not in words
+    room = "pool" if is_pool else "readout"
     options = keys_of([f"{room}={named[0]}"] if named[0] in names_of(room) else [], None)
     found = [word.removeprefix(f"{room}.") for word in options if word.startswith(f"{room}.")]
     if is_whole:

@@ -38,8 +38,9 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
             return published.build(
                 name["name"],
                 *images,
-                operators=Operators({"name": KEEP}, stages),
-                readout=readout_name,
+                # The record is complete; the network was built without options at their default.
+                operators=Operators({"name": KEEP}, {s: _changed(pool.OPERATORS, stages[s]) for s in stages}),
+                readout=_changed(readout.READOUTS, readout_name),
                 arch=name["arch"],
                 order=name.get("order", "after"),
             )

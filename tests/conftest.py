@@ -30,21 +30,14 @@ ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}
 # Files below tests/ that are for `make test-rest`, besides tests that are marked so.
 REST_ROOMS = ("docs", "scripts")
 REST = {
-    "tests": "completion",
-    "bench": "pool_suite",
-    "choose": "command live",
-    "explain": "catalogue",
-    "fit": "ddp foreign_probe gpu loggers resume",
-    "inspection": "examine maps",
+    "tests": "completion", "bench": "pool_suite", "choose": "command live", "explain": "catalogue",
+    "fit": "ddp foreign_probe gpu loggers resume", "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep untrusted worker",
     "pool": "compiling export extremes integers kernels_choice kernels_curved pages processes triton",
-    "readout": "export",
-    "report": "outputs",
-    "setup": "documented make package",
-    "system": "load output process",
-    "tensorboard": "browser sweeps",
-    "wiring": "command_keys every_key probe_keys",
-}
+    "readout": "export", "report": "outputs", "setup": "documented make package",
+    "system": "load output process", "tensorboard": "browser sweeps",
+    "wiring": "command_keys every_key probe_keys"
+}  # fmt: skip
 # Tests of those files that stay, so that every command runs once; tests/wiring resumes.
 KEPT = {
     "choose/test_command.py": "test_a_study_of_digits_ends_with_a_report_and_goes_on_where_it_was",

@@ -12,15 +12,9 @@ from cnnpool.launch.runners import RUNNERS
 from cnnpool.recipe import LOGGERS, Recipe
 
 TABLES = {
-    "pool": pool.OPERATORS,
-    "readout": readout.READOUTS,
-    "model": model.MODELS,
-    "data": data.DATASETS,
-    "probe": probe.PROBES,
-    "fit": {"fit": Recipe},
-    "launch": RUNNERS,
-    "log": LOGGERS,
-}
+    "pool": pool.OPERATORS, "readout": readout.READOUTS, "model": model.MODELS, "data": data.DATASETS,
+    "probe": probe.PROBES, "fit": {"fit": Recipe}, "launch": RUNNERS, "log": LOGGERS
+}  # fmt: skip
 FACTORIES = {"pool", "readout"}
 OPTIONS = [
     (room, name, key)
@@ -109,11 +103,9 @@ BY_HAND = {
     "pool.blur.filter_size": ([1, 2, 255], [0, 256, 10**12]),
     "pool.diffstride.stride": ([1, 1.5, [1, 2.5]], [0.99, math.inf, [1.5], 10**6]),
     "pool.diffstride.bandwidth": ([0.01, 0.99], [0, 1, 1.5]),
-    "pool.fractional_max.stride": ([1.01, 2], [1, 1.0, 0.5]),
-    "pool.gem.p": ([0.1, 3], [0, -1, math.inf]),
+    "pool.fractional_max.stride": ([1.01, 2], [1, 1.0, 0.5]), "pool.gem.p": ([0.1, 3], [0, -1, math.inf]),
     "pool.lp.p": ([0.5, 1, math.inf], [0, -1, math.nan]),
-    "pool.aps.p": ([1, 2, 2.0, math.inf], [3, 1.5, 0]),
-    "pool.none.stride": ([1, 16], [0, 17, [2, 2]]),
+    "pool.aps.p": ([1, 2, 2.0, math.inf], [3, 1.5, 0]), "pool.none.stride": ([1, 16], [0, 17, [2, 2]]),
     "pool.wavelet.stride": ([2], [1, 3, 2.0, True]),
     "readout.pyramid.levels": ([[1], [1, 2, 4]], [[], [0], 1, [65]]),
     "readout.simpool.gamma": ([None, 2], [0, math.inf]),
@@ -124,8 +116,8 @@ BY_HAND = {
     "fit.fit.lr": ([1e-9, 10], [0, -1, math.inf, "fast"]),
     "fit.fit.checkpoint_every_minutes": ([0, 0.5, 10**6], [-1, math.inf, 10**7]),
     "fit.fit.deterministic": (["auto", "warn", True, False], ["no", 1]),
-    "launch.ray.gpus": ([0, 0.5], [-1, math.inf]),
-}
+    "launch.ray.gpus": ([0, 0.5], [-1, math.inf])
+}  # fmt: skip
 
 
 def test_bounds_are_the_ones_that_were_meant():

@@ -39,23 +39,17 @@ def shell(tmp_path):
 
 
 LINES = {
-    "cnnpool ex": ["explain"],
-    "cnnpool explain ma": POOLS,
-    "cnnpool explain readout=g": ["gap", "gem", "gmp"],
-    "cnnpool explain max kern": ["kernel_size="],
-    "cnnpool explain max ties=": ["first", "last", "split"],
+    "cnnpool ex": ["explain"], "cnnpool explain ma": POOLS,
+    "cnnpool explain readout=g": ["gap", "gem", "gmp"], "cnnpool explain max kern": ["kernel_size="],
+    "cnnpool explain max ties=": ["first", "last", "split"], "cnnpool explain readout=gem le": ["learnable="],
     "cnnpool train -m seed=0,1 pool=avg,ma": ["avg,max", "avg,max_aps", "avg,max_blur"],
-    "cnnpool train dat": ["data.", "data="],
-    "cnnpool train fit.optimizer=": ["adamw", "muon", "sgd"],
+    "cnnpool train dat": ["data.", "data="], "cnnpool train fit.optimizer=": ["adamw", "muon", "sgd"],
     "cnnpool train pool@stage.s2=ma": POOLS,
-    "cnnpool train probe=full probe.lie.s": ["probe.lie.samples="],
-    "cnnpool train probe.lie.s": [""],
-    "cnnpool train data.root=ph": ["photos/"],
-    "cnnpool train --config-dir mine pool=wi": ["wide"],
-    "cnnpool compare ph": ["photos/"],
-    "cnnpool probe x --swap max": POOLS,
-    "cnnpool completion ": ["bash", "zsh", "fish"],
-}
+    "cnnpool train probe=full probe.lie.s": ["probe.lie.samples="], "cnnpool train probe.lie.s": [""],
+    "cnnpool train data.root=ph": ["photos/"], "cnnpool train --config-dir mine pool=wi": ["wide"],
+    "cnnpool compare ph": ["photos/"], "cnnpool probe x --swap max": POOLS,
+    "cnnpool completion ": ["bash", "zsh", "fish"]
+}  # fmt: skip
 
 
 def test_bash_completes_a_line(shell):

@@ -35,12 +35,8 @@ def test_what_a_run_writes_is_read_back_the_same():
     results = {"probe": {"scale": 2, "stages": {"s1": {"change": {"1": None}}}}, "seed": 3}
     written = json.loads(json.dumps(records([CHANGE, ZERO, WHOLE], results)))
     assert written["probe.scale"] == {
-        "title": "scale",
-        "definition": "A scale.",
-        "unit": "images",
-        "range": [1.0, None],
-        "timed": True,
-    }
+        "title": "scale", "definition": "A scale.", "unit": "images", "range": [1.0, None], "timed": True
+    }  # fmt: skip
     # The zero fraction was not measured.
     assert from_records(written) == [CHANGE, WHOLE]
 

@@ -24,13 +24,11 @@ def images(count=2, size=64):
 
 def small(*, kernel_size=3, stride=2, padding=1, ceil_mode=False):
     return nn.Sequential(
-        nn.Conv2d(3, 4, 3, stride=2, padding=1),
-        nn.ReLU(),
+        nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.ReLU(),
         nn.MaxPool2d(kernel_size, stride, padding, ceil_mode=ceil_mode),
-        nn.Sequential(nn.Conv2d(4, 6, 1, stride=2), nn.AdaptiveAvgPool2d(1)),
-        nn.Flatten(),
-        nn.Linear(6, 5),
-    )
+        nn.Sequential(nn.Conv2d(4, 6, 1, stride=2), nn.AdaptiveAvgPool2d(1)), nn.Flatten(),
+        nn.Linear(6, 5)
+    )  # fmt: skip
 
 
 def state(model):

@@ -74,14 +74,15 @@ def _draw(x: Tensor) -> Tensor:
     return cells.gather(1, places).view(samples, channels, height // 2, width // 2)
 
 
-def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
+class Learnt:
     """``function`` of a map and a learnt power on the map's device."""
 
-    @cache
-    def power(device: torch.device) -> Tensor:
-        return torch.full((1, 1, 1), 3.0, device=device, requires_grad=True)
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]):
+        self.function = function
+        self.power = cache(lambda device: torch.full((1, 1, 1), 3.0, device=device, requires_grad=True))
 
-    return lambda x: function(x, power(x.device))
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x, self.power(x.device))
 
 
 def _functions(rival: str, ours: Function, theirs: Function, **facts: bool) -> Duel:
@@ -115,8 +116,8 @@ DUELS = {
     ),
     "gem learnt": Duel(
         "GeM as timm has it",
-        lambda c: _learnt(lambda x, p: pool.gem_pool2d(x, 2, p=p, eps=EPS)),
-        lambda c: _learnt(lambda x, p: _gem(p)(x)),
+        lambda c: Learnt(lambda x, p: pool.gem_pool2d(x, 2, p=p, eps=EPS)),
+        lambda c: Learnt(lambda x, p: _gem(p)(x)),
         positive=True,
     ),
     "soft": _functions("exp, F.avg_pool2d", lambda x: pool.soft_pool2d(x, 2), _soft, positive=True),
@@ -165,19 +166,27 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "e
     pair = duel.ours(case.shape[1]), theirs
     ours, theirs = (side.to(x) if isinstance(side, nn.Module) else side for side in pair)
     _agree(case, ours, theirs, x)
+    learnt = [[side.power(device)] if isinstance(side, Learnt) else [] for side in (ours, theirs)]
     if rival == "compile":
         # Recompile for each shape.
         torch.compiler.reset()
         theirs = torch.compile(theirs, dynamic=False)
     y = ours(x).detach()
     grad = torch.randn_like(y)
-    kept = kept_bytes(ours, x), kept_bytes(theirs, x)
+    try:
+        kept = kept_bytes(ours, x), kept_bytes(theirs, x)
+    except RuntimeError as error:
+        # torch.compile reports a missing compiler at its first call.
+        if rival != "compile":
+            raise
+        return row | {"missing": str(error).splitlines()[0]}
     # Forward reads x and writes y; backward reads the gradient of y and writes that of x; saved tensors are
     # written once and read once.
     copy = copying(2 * nbytes([x, y]) + 2 * kept[0], device)
 
     def steps() -> dict[str, Call]:
-        return {"ours": _step(ours, x, grad), "rival": _step(theirs, x, grad), "copy": copy}
+        ours_step, rival_step = (_step(*each, x, grad) for each in zip((ours, theirs), learnt, strict=True))
+        return {"ours": ours_step, "rival": rival_step, "copy": copy}
 
     calls = steps()
     if device.type == "cpu" and torch.get_num_threads() > 1:
@@ -215,11 +224,11 @@ def _map(case: Case, positive: bool, device: torch.device) -> Tensor:
     return x.to(device).requires_grad_()
 
 
-def _step(function: Function, x: Tensor, grad: Tensor) -> Call:
+def _step(function: Function, learnt: list[Tensor], x: Tensor, grad: Tensor) -> Call:
     # A separate leaf: autograd accumulates gradients on the stream that first used one, and a recording
     # must not use the stream of earlier steps.
     x = x.detach().requires_grad_()
-    return lambda: torch.autograd.grad(function(x), x, grad)
+    return lambda: torch.autograd.grad(function(x), [x, *learnt], grad)
 
 
 def _on_one_thread(call: Call) -> Call:

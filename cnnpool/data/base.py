@@ -121,8 +121,8 @@ class Source:
             with at most the pixels of 512 images of 64 x 64 (41 at 224 x 224).
         val_size: training images held out for validation: a number of images, or a fraction below 1; 0 for
             none.
-        limit: train on at most this many images, stratified by class and drawn anew for every seed; null for
-            all. The test images and the validation cut are not reduced.
+        limit: train on at most this many images, nearly in proportion to the classes and drawn anew for every
+            seed; null for all. The test images and the validation cut are not reduced.
         limit_seed: draws the images of ``limit`` instead of the run's seed, so that all seeds train on the
             same images, except those in their validation cut; null for the run's seed.
         crop: random crop out of the image with this many reflected pixels added on every side (Jordan 2024).

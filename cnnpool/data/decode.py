@@ -95,7 +95,8 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
 
     Its central part with the aspect ratio of ``size``, to the nearest pixel, is resized with antialiasing
     (bicubic). Much larger images are first averaged over whole numbers of pixels, JPEGs during decoding.
-    Transparency is laid over white; 16 bits are reduced to 8, v / 257 rounded.
+    Transparency is laid over white; 16 bits of grey are reduced to 8 by v / 257, rounded, and those of colour
+    or with transparency to the upper 8.
     """
     with opened(picture) as image:
         orientation, full, scale = 1, image.size, 1.0

@@ -50,7 +50,9 @@ class HuggingFace(ImageSource):
         parts = self._parts(self._load())
         image, label = _columns(parts["train"].features, self.image, self.label)
         files = [file["filename"] for part in parts.values() for file in part.cache_files]
-        words = (MADE_BY, self.max_megapixels, self.path, self.config, image, label, *parts)
+        # Data sets that are kept in memory have no files, only fingerprints.
+        prints = [part._fingerprint for part in parts.values()] if not files else []
+        words = (MADE_BY, self.max_megapixels, self.path, self.config, image, label, *parts, *prints)
         name = "".join(c if c.isalnum() else "_" for c in self.path.strip("/."))
         counts = ", ".join(f"{one.split} ({len(one):,})" for one in parts.values())
         return Origin(

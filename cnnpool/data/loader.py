@@ -160,7 +160,9 @@ class Loader(DataLoader[Batch]):
             images, batch_size=batch_size, sampler=sampler, collate_fn=as_it_is, generator=torch.Generator()
         )
         if len(self) == 0:
-            raise ValueError(f"no batch of {batch_size} in {len(images)} images: lower batch_size")
+            each = f" for each of {sampler.num_replicas} devices" if sampler.num_replicas > 1 else ""
+            remedy = "use fewer devices or more images" if each else "lower batch_size"
+            raise ValueError(f"no batch of {batch_size} in {len(images)} images{each}: {remedy}")
         self._handed_out = 0
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]

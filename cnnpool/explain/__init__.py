@@ -1,9 +1,9 @@
 """Forward and backward of one operator on a small example, number by number."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cnnpool.cli_parser import Parser, assignment
 from cnnpool.registry import options_of
@@ -24,6 +24,11 @@ examples:
   cnnpool explain --list
 """
 ROOMS: dict[str, "Room"] = {"pool": "pool", "readout": "readout"}
+MORE: dict[str, dict[str, Any]] = {
+    "kernel_size": {"kernel_size": 3, "stride": 1},
+    "ties": {"ties": "split"},
+}
+"""By an operator's option, options to try next."""
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -36,6 +41,7 @@ def main(arguments: list[str]) -> int:
     with loading("PyTorch"):
         from cnnpool.explain.example import IMAGES, example
         from cnnpool.explain.operator import batch, entry_of, found, listing, options_text
+        from cnnpool.explain.operator import shown as as_typed
         from cnnpool.explain.text import text
         from cnnpool.pool import Pool2d
 
@@ -55,9 +61,10 @@ def main(arguments: list[str]) -> int:
             raise ValueError(f"--image {picture}: {error}") from None
         sys.stdout.write(f"wrote {picture}\n")
     prefix = f"{where}=" if room else ""
-    sys.stdout.write(f"\nask more:\n{_more(prefix + name, options_of(entry_of(where, name)))}\n")
-    given = [word for word in args.words if "=" in word and word.partition("=")[0] not in ROOMS]
-    kept = [f"{where}.{_bare(word)}" for word in given]
+    own = options_of(entry_of(where, name)).keys() & MORE.keys()
+    tried = [key for key in MORE if key in own and _works(example, name, images, where, **MORE[key])]
+    sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried)}\n")
+    kept = [f"{where}.{key}={as_typed(value)}" for key, value in shown.options.items()]
     if where == "pool" and not issubclass(entry_of(where, name), Pool2d):
         sys.stdout.write(f"to train with it, derive {name} from cnnpool.pool.Pool2d\n")
     else:
@@ -65,13 +72,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _more(operator: str, options: Iterable[str]) -> str:
-    own = {"kernel_size": "kernel_size=3 stride=1", "ties": "ties=split"}
+def _works(example: Callable[..., object], *asked: Any, **options: object) -> bool:
+    try:
+        example(*asked, **options)
+    except ValueError:
+        return False
+    return True
+
+
+def _more(operator: str, room: "Room", keys: Iterable[str]) -> str:
     shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
-    rows = [(f"{operator} {words}", shows[key]) for key, words in own.items() if key in options]
+    rows = [(" ".join([operator, *(f"{k}={v}" for k, v in MORE[key].items())]), shows[key]) for key in keys]
+    values = "1 2; 3 4" if room == "pool" else "1 2 3 4; 5 6 7 8; 4 3 2 1; 8 7 6 5"
     rows += [
         (f"{operator} --batch", "two images, and where the mean over them enters"),
-        (f'{operator} --values "1 2; 3 4"', "numbers of your own"),
+        (f'{operator} --values "{values}"', "numbers of your own"),
         ("--list", "the other operators"),
     ]
     width = max(len(words) for words, _ in rows)

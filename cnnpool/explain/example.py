@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cnnpool.explain.operator import UNKNOWN, Room, build, found, gradient_of
+from cnnpool.explain.operator import UNKNOWN, Room, build, entry_of, found, gradient_of
 from cnnpool.pool import ApsPool2d, LpsPool2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
@@ -20,7 +20,6 @@ IMAGES = torch.tensor(
 ).unsqueeze(1)
 """Two 4x4 images of sum 36 and 32; the first has a tie (4 and 4) in its upper left corner."""
 READABLE: dict[str, dict[str, object]] = {
-    "strided": {"kernel_size": 2},
     "flatten": {"hidden": 0},
     "lps": {"tau": 20.0},
 }
@@ -86,7 +85,9 @@ class Example:
     """One operator on images x, (N, 1, H, W), with outputs y, (N, 1, h, w); a readout's are (N, 1, 1, D).
 
     ``evaluated`` is y in evaluation mode, beside a draw; ``upstream`` and ``gradients`` are of each sample's
-    own loss by its y and x; ``derivatives``, dy/dx, and ``windows``, bool, are (N, h*w, H, W).
+    own loss by its y and x; ``derivatives``, dy/dx, and ``windows``, bool, are (N, h*w, H, W). ``picks``
+    says that an output can leave inputs of its window without gradient where no two inputs are equal;
+    ``options`` are those set, READABLE ones included.
     """
 
     title: str
@@ -101,6 +102,8 @@ class Example:
     windows: Tensor
     weights: dict[str, Tensor]
     phases: list[list[str]]
+    picks: bool
+    options: dict[str, object]
 
     @property
     def weight_gradients(self) -> Tensor:
@@ -114,8 +117,10 @@ class Example:
         return bool(not (reached & ~window).any() and (window & ~reached).any())
 
     def tie(self, n: int, index: int) -> str:
-        """The tie in the window of output ``index`` of sample ``n``; empty if chance or phases decide."""
-        if self.evaluated is not None or self.phases:
+        """The tie in the window of output ``index`` of sample ``n``; empty if chance or phases decide, or if
+        the operator, such as an average, weighs all inputs.
+        """
+        if self.evaluated is not None or self.phases or not self.picks:
             return ""
         output = self.outputs[n].flatten()[index].item()
         return tie(self.images[n, 0], self.windows[n, index], output, self.derivatives[n, index])
@@ -155,12 +160,13 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
     (gradients,) = torch.autograd.grad(outputs, inputs, upstream.expand_as(outputs))
     with torch.no_grad():
         parts = phases(operator, images)
+    slopes, reach = derivatives(operator, images), windows(operator, images.shape)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
     return Example(
         title=f"{name} ({settings})" if settings else name,
         formula=getattr(operator, "formula", UNKNOWN),
         facts={
-            **({"gradient": gradient_of(name)} if room == "pool" else {}),
+            **({"gradient": gradient_of(name) + here(name, slopes)} if room == "pool" else {}),
             **{fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")},
         },
         images=images,
@@ -168,10 +174,12 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         evaluated=evaluated,
         upstream=upstream.expand_as(outputs),
         gradients=without_noise(gradients),
-        derivatives=derivatives(operator, images),
-        windows=windows(operator, images.shape),
+        derivatives=slopes,
+        windows=reach,
         weights={key: value.detach() for key, value in operator.named_parameters()},
         phases=parts,
+        picks=bool((reach[:1] & (derivatives(operator, random_images(images.shape)[:4]) == 0)).any()),
+        options=options,
     )
 
 
@@ -209,14 +217,31 @@ def without_noise(values: Tensor) -> Tensor:
     return torch.where(values.abs() < NOISE, 0, values)
 
 
+def here(name: str, slopes: Tensor) -> str:
+    """A clause on the first image of an example, where it differs from the operator's kind of gradient."""
+    kind, reached = getattr(entry_of("pool", name), "gradient", ""), (slopes[0] != 0).any(0)
+    if kind == "sparse" and reached.all():
+        return "; here every input gets some"
+    if kind in ("dense", "uneven") and not reached.all():
+        return f"; here {(~reached).sum()} of {reached.numel()} inputs get none"
+    return ""
+
+
+def random_images(shape: torch.Size) -> Tensor:
+    """Images of a few high pixels each and no two equal ones, (PROBES, 1, H, W)."""
+    generator = torch.Generator().manual_seed(SEED)
+    return 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
+
+
 def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
     """Inputs that an output can depend on, bool (N, h*w, H, W), for images of ``shape`` (N, 1, H, W).
 
-    From derivatives at random images of a few high pixels each, so that each is the maximum in some image.
+    From derivatives at random images, and at images of one high pixel, so that each is a maximum in some.
     """
-    generator = torch.Generator().manual_seed(SEED)
-    probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
+    probes, cells = random_images(shape), shape[2] * shape[3]
+    peaks = 8 * torch.eye(cells, dtype=torch.float64).view(cells, *shape[1:])
     if not getattr(operator, "random", False):
-        return (derivatives(operator, probes) != 0).any(0).expand(shape[0], -1, -1, -1)
+        return (derivatives(operator, torch.cat([probes, peaks])) != 0).any(0).expand(shape[0], -1, -1, -1)
     # Draws differ between samples, so every batch must have the example's size.
-    return torch.stack([derivatives(operator, batch) != 0 for batch in probes.split(shape[0])]).any(0)
+    batches = [*probes.split(shape[0]), *(peak.expand(shape) for peak in peaks)]
+    return torch.stack([derivatives(operator, batch) != 0 for batch in batches]).any(0)

@@ -40,6 +40,8 @@ def build(
         parts = value if isinstance(value, tuple) else (value,)
         if any(isinstance(part, int) and part > LARGEST for part in parts):
             raise ValueError(f"{name}: {key}={shown(value)} is too large to explain: at most {LARGEST:,}")
+    # Before the calls below, whose own parameters have names as well.
+    registry.check(entry_of(room, name), name, options or {})
     if room == "readout":
         return readout.build(name, 1, size, **(options or {}))
     return pool.build(name, 1, **(options or {}))

@@ -164,9 +164,10 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
     found: list[Level] = [Level()]
     smallest = [example.shape[-2:].numel()]
     called: dict[nn.Module, int] = {}
+    axes = dict(model.shrinking)
 
     def passed(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        if (size := output.shape[-2:].numel()) < smallest[0]:
+        if (size := output[0].numel() // output.shape[axes[module]]) < smallest[0]:
             smallest[0] = size
             found.append(Level())
 
@@ -175,7 +176,7 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
 
     owners = [m for m in model.modules() if any(True for _ in m.parameters(recurse=False))]
     hooks = [
-        *(stage.register_forward_hook(passed) for stage in model.stages.values()),
+        *(module.register_forward_hook(passed) for module in axes),
         *(owner.register_forward_pre_hook(works) for owner in owners),
     ]
     try:
@@ -184,12 +185,16 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
     finally:
         for hook in hooks:
             hook.remove()
-    *body, head = called
-    for module in body:
-        found[called[module]].modules.append(module)
+    # Also a second head, such as that of a distilled network.
+    new = {f"network.{name.rpartition('.')[0]}" for name in model.new_weights}
+    heads = [module for name, module in model.named_modules() if name in new and module in called]
+    heads = list(dict.fromkeys([*heads, list(called)[-1]]))
+    for module, level in called.items():
+        if module not in heads:
+            found[level].modules.append(module)
     # Parameters of modules that are not called, but read by their parents.
     found[0].modules += [owner for owner in owners if owner not in called]
-    return [*found, Level([head])]
+    return [*found, Level(heads)]
 
 
 def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:

@@ -28,9 +28,10 @@ from cnnpool.probe.shift import NoLogitsError, logits
 from cnnpool.quantity import records
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, swap
-from cnnpool.surgery.stages import added, operators_of, stages_of
+from cnnpool.surgery.stages import added, measurable, operators_of, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
 from cnnpool.system.hardware import environment, usable
 from cnnpool.system.next_command import from_here, next_lines
@@ -93,8 +94,8 @@ def exchange(
     subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
     options = dict(map(assignment, asked.swap_set))
-    if "example" in options or "where" in options:
-        raise ValueError(f"{asked.swap} has no such option: example or where (see --where)")
+    if own := options.keys() & {"model", "name", "example", "where"}:
+        raise ValueError(f"{asked.swap} has no option {', '.join(sorted(own))} (for where see --where)")
     try:
         model = copy.deepcopy(built.model)
     except RuntimeError:
@@ -132,14 +133,17 @@ class Examination:
         example = batch.images[:1].to(device)
         functional = FunctionalPooling(model)
         dry_run(model, example, functional)
-        stages = stages_of(model, example, changes)
+        found = stages_of(model, example, changes)
+        stages = measurable(found)
+        if left := found.keys() - stages.keys():
+            log.info("not measured, since their maps end in channels: %s", ", ".join(sorted(left)))
         measured: dict[str, Any] = {}
         if not labels:
-            found = logits(model, batch.images)
+            answers = logits(model, batch.images)
             measured["test"] = {
-                "accuracy": (found.argmax(1) == batch.labels).double().mean().item(),
-                "loss": F.cross_entropy(found.double(), batch.labels).item(),
-                "samples": len(found),
+                "accuracy": (answers.argmax(1) == batch.labels).double().mean().item(),
+                "loss": F.cross_entropy(answers.double(), batch.labels).item(),
+                "samples": len(answers),
             }
         measured |= measure(model, stages, batch, self.probes)
         described = dataclasses.replace(
@@ -171,11 +175,12 @@ class Examination:
             choice=asked.swap if changes else run.choice if run else "as built",
             pool=swapped if changes else run.pool if run else as_built,
             readout=run.readout if run else as_built,
-            model=run.model if run else {"name": self.subject.name},
+            model=run.model if run else {"name": self.subject.name, "untrained": self.built.untrained},
             data={"name": self.dataset.name},
             data_sha256=self.dataset.sha256,
             seed=run.seed if run else asked.seed,
             epochs=run.epochs if run else 0,
+            asked={"probe": {name: as_json(vars(one)) for name, one in self.probes.items()}},
             examined={
                 "model": self.subject.name,
                 "weights": weights,

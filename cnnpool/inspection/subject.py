@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from cnnpool import model, pool, published, readout
+from cnnpool import network
 from cnnpool.data import Dataset
-from cnnpool.published import PUBLISHED, Operators
 from cnnpool.published.sources import DEFAULT, NetworkSource, Timm, Torchvision
 from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.published.weights import misfits, tensors_of
-from cnnpool.registry import KEEP
 from cnnpool.run_folder import results
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.run_folder.layout import CHECKPOINTS, LAST, RESULTS
@@ -97,30 +95,8 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
 
 def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
     """The run's model before training, for the images of ``dataset``."""
-    torch.manual_seed(trained.seed)
-    try:
-        if trained.model["name"] in PUBLISHED:
-            # With random weights, which its checkpoint replaces.
-            return published.build(
-                trained.model["name"],
-                dataset.in_channels,
-                dataset.size,
-                dataset.num_classes,
-                operators=Operators({"name": KEEP}, trained.stages),
-                readout=trained.readout,
-                arch=trained.model["arch"],
-                order=trained.model.get("order", "after"),
-            )
-        return model.build(
-            in_channels=dataset.in_channels,
-            size=dataset.size,
-            num_classes=dataset.num_classes,
-            pool=lambda stage, channels: pool.build(channels=channels, **trained.stages[stage]),
-            readout=lambda channels, size: readout.build(channels=channels, size=size, **trained.readout),
-            **trained.model,
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the run's results.json does not describe a model: {error}") from None
+    images = network.Images(dataset.in_channels, dataset.size, dataset.num_classes)
+    return network.rebuild(trained.model, trained.stages, trained.readout, images, seed=trained.seed)
 
 
 def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:

@@ -78,7 +78,7 @@ def finished(job: Job) -> Results | None:
         raise OccupiedError(said if error.reason else str(error)) from None
     if found is None:
         return None
-    if not found.asked:
+    if found.examined or not found.asked:
         raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
     if differ := differences(found.asked, asked(job.settings)):
         raise OccupiedError(

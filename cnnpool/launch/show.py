@@ -12,10 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import train_parser
-from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers
+from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers, single
 from cnnpool.launch.config import unresolved
 from cnnpool.launch.hydra_compose import opened
-from cnnpool.launch.overrides import parse
 from cnnpool.registry import Option
 from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
 
@@ -40,7 +39,7 @@ exit status:
 def show_help(request: Request) -> None:
     """Print the help of ``cnnpool train`` with the choices of ``request``."""
     with opened(request.config_name, request.config_dir) as composer:
-        config = composer.job(parse(request.overrides))
+        config = composer.job(single(composer, request))
         names = {key: composer.names(key) for key in SECTIONS}
     choices = [_line(f"{key}=", ", ".join(found), 14) for key, found in names.items() if found]
     chosen = config.hydra.runtime.choices
@@ -85,7 +84,7 @@ def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Option]
         text, legal = "", ""
         if key in described:
             text = described[key].text.replace("``", "").removesuffix(".")
-            legal = f"({described[key].words.replace('a whole number', 'whole', 1)})"
+            legal = f"({described[key].words.replace('a whole number from', 'whole from', 1)})"
         shown = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
         path = f"{where}.{key}" if where else key
         yield _line(f"{path}={shown}", f"{text} {legal}".strip())
@@ -109,7 +108,7 @@ def show_configuration(
     """Print a job's configuration as YAML without Hydra's own settings (job), these alone (hydra), or all."""
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
-        config = composer.job(parse(request.overrides))
+        config = composer.job(single(composer, request))
         show_to_resolvers(config)
         try:
             if resolve:
@@ -117,12 +116,15 @@ def show_configuration(
             keys = [str(key) for key in config if kind == "all" or (key == "hydra") == (kind == "hydra")]
             shown = OmegaConf.masked_copy(config, keys)
             part = shown if package in (None, "_global_") else OmegaConf.select(shown, str(package))
+            above, _, last = str(package).rpartition(".")
+            is_null = part is None and last in ((OmegaConf.select(shown, above) if above else shown) or ())
         except OmegaConfBaseException as error:
             raise ValueError(unresolved(error)) from None
-        if part is None:
+        if part is None and not is_null:
             raise ValueError(f"--package {package}: no such part of the configuration")
         header = "" if package is None else f"# @package {package}\n"
-        text = header + OmegaConf.to_yaml(part) if OmegaConf.is_config(part) else f"{part}\n"
+        plain = f"{'null' if part is None else part}\n"
+        text = header + OmegaConf.to_yaml(part) if OmegaConf.is_config(part) else plain
         sys.stdout.write(text)
 
 
@@ -133,7 +135,7 @@ def show_composition(request: Request, kind: str) -> None:
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
         # Raises on errors, whereas Hydra's own report would end the process.
-        composed = composer.job(parse(request.overrides)).hydra.overrides
+        composed = composer.job(single(composer, request)).hydra.overrides
         lines = [*composed.hydra, *composed.task]
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None

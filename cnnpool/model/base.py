@@ -48,6 +48,14 @@ class Cnn(nn.Module):
 
     stages: dict[str, nn.Module]
 
+    new_weights: tuple[str, ...] = ()
+    """Parameters of a network with published weights that these lack."""
+
+    @property
+    def shrinking(self) -> list[tuple[nn.Module, int]]:
+        """Modules whose outputs are smaller maps, and the axis of channels in them."""
+        return [(stage, 1) for stage in self.stages.values()]
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         checked(cls)

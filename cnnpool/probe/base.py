@@ -1,8 +1,9 @@
 """The interface of a probe, and access to a model's maps that leaves the model unchanged."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -119,10 +120,18 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
 
         hooks.append(module.register_forward_hook(hook, with_kwargs=True))
     try:
-        yield seen
+        with uncompiled():
+            yield seen
     finally:
         for one in hooks:
             one.remove()
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Call the modules of a compiled model, whose graph would pass over their hooks."""
+    # A compiled model has loaded dynamo, which takes a second to import.
+    loaded = "torch._dynamo" in sys.modules
+    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
 def first_input(args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

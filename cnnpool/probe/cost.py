@@ -26,6 +26,7 @@ from cnnpool.probe.base import (
     first_input,
     maps_of,
     size_of,
+    uncompiled,
 )
 from cnnpool.probe.shift import at_once
 from cnnpool.quantity import Quantity, count
@@ -139,7 +140,7 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     counting = [module for module in stages.values() if hasattr(module, "flops")]
     hooks = [module.register_forward_hook(add, with_kwargs=True) for module in counting]
     try:
-        with examined(model), torch.no_grad(), counter:
+        with examined(model), torch.no_grad(), uncompiled(), counter:
             model(image.to(device_of(model)))
     finally:
         for hook in hooks:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.probe.base import device_of, examined, first_input
+from cnnpool.probe.base import device_of, examined, first_input, uncompiled
 
 ACTIVATIONS = (
     "Relu", "LeakyRelu", "PreluKernel", "RreluWithNoise", "Elu", "Celu", "Gelu", "Silu", "Mish", "Softplus",
@@ -67,7 +67,7 @@ def backpropagate(
         module.register_forward_pre_hook(enter(stage), with_kwargs=True) for stage, module in stages.items()
     ]
     try:
-        with examined(model), torch.enable_grad():
+        with examined(model), torch.enable_grad(), uncompiled():
             images = images.to(device).detach().requires_grad_()
             loss = F.cross_entropy(model(images), labels.to(device), reduction="sum")
             # Include the images, so that the backward pass continues beyond the first stage.
@@ -99,7 +99,7 @@ def adjacent_weights(
         if module in stages.values() or (module not in inside and _filters(module))
     ]
     try:
-        with examined(model), torch.no_grad():
+        with examined(model), torch.no_grad(), uncompiled():
             model(image.to(device_of(model)))
     finally:
         for hook in hooks:

@@ -132,16 +132,18 @@ def fourier_shift(images: Tensor, down: float, right: float) -> Tensor:
 
     A frequency at Nyquist keeps its real part, cos(pi d), because its phase is unknown.
     """
+    moved = _transformable(images)
     for amount, axis in ((down, 2), (right, 3)):
-        angle = torch.pi * 2 * amount * _frequencies(images, axis)
-        images = _filtered(images, torch.polar(torch.ones_like(angle), -angle), axis)
-    return images
+        angle = torch.pi * 2 * amount * _frequencies(moved, axis)
+        moved = _filtered(moved, torch.polar(torch.ones_like(angle), -angle), axis)
+    return moved.to(images.dtype)
 
 
 def fourier_derivative(images: Tensor, axis: int) -> Tensor:
     """d/dt at 0 of images (N, C, H, W) moved by t pixels along ``axis`` (2: down, 3: right), as above."""
-    angle = torch.pi * 2 * _frequencies(images, axis)
-    return _filtered(images, torch.complex(torch.zeros_like(angle), -angle), axis)
+    exact = _transformable(images)
+    angle = torch.pi * 2 * _frequencies(exact, axis)
+    return _filtered(exact, torch.complex(torch.zeros_like(angle), -angle), axis).to(images.dtype)
 
 
 def square(radius: int) -> list[tuple[int, int]]:
@@ -153,6 +155,11 @@ def square(radius: int) -> list[tuple[int, int]]:
 def cross(distance: int) -> list[tuple[int, int]]:
     """The shifts by ``distance`` pixels in the four axis directions; a single one for 0."""
     return list(dict.fromkeys([(distance, 0), (-distance, 0), (0, distance), (0, -distance)]))
+
+
+def _transformable(images: Tensor) -> Tensor:
+    """The images, or in float32 those of bfloat16, which torch does not transform."""
+    return images.float() if images.dtype == torch.bfloat16 else images
 
 
 def _filtered(images: Tensor, response: Tensor, axis: int) -> Tensor:

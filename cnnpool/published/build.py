@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -17,9 +17,10 @@ from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Ti
 from cnnpool.published.weights import Loaded, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
+from cnnpool.surgery.dense import ends_in_channels
 from cnnpool.surgery.fitting import Order
-from cnnpool.surgery.replace import Change, swap
-from cnnpool.surgery.stages import stages_of
+from cnnpool.surgery.replace import Change, exchange, swap
+from cnnpool.surgery.stages import measurable, stages_of
 from cnnpool.surgery.trace import dry_run, limited
 
 log = logging.getLogger(__name__)
@@ -51,12 +52,21 @@ class Published(Cnn):
         stages: Mapping[str, nn.Module],
         operators: Mapping[str, Mapping[str, Any]],
         loaded: Loaded,
+        places: Sequence[str] = (),
     ):
         nn.Module.__init__(self)
         self.network = network
-        self.stages = dict(stages)
+        self.stages = measurable(stages)
+        self.places = tuple(places)
         self.operators = {stage: dict(operator) for stage, operator in operators.items()}
         self.loaded = loaded
+        self.new_weights = tuple(loaded.new)
+
+    @property
+    def shrinking(self) -> list[tuple[nn.Module, int]]:
+        # Not the stages: an operator before a strided convolution keeps the size of its map.
+        modules = map(self.network.get_submodule, self.places)
+        return [(module, -1 if ends_in_channels(module) else 1) for module in modules]
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor | tuple[Tensor, ...] = self.network(x.expand(-1, 3, -1, -1))
@@ -87,7 +97,7 @@ def build(
     loaded = load_into(network, weights, num_classes) if weights else Loaded("random")
     example = torch.zeros(2, 3, *size)
     try:
-        asked, changes = _swap(network, example, operators, source)
+        names, asked, changes = _swap(network, example, operators, source)
     except ValueError as error:
         raise ValueError(f"{source.arch}: {error}") from None
     if readout["name"] != KEEP:
@@ -99,12 +109,13 @@ def build(
     new = f"; new, since the classes are others: {', '.join(loaded.new)}" if loaded.new else ""
     log.info("%s: stages %s", source.arch, shown)
     log.info("%s: weights %s%s", source.arch, loaded.source, new)
-    return Published(network, stages, found, loaded)
+    return Published(network, stages, found, loaded, list(names.values()))
 
 
 def _swap(
     network: nn.Module, example: torch.Tensor, operators: Operators, source: NetworkSource
-) -> tuple[dict[str, Mapping[str, Any]], list[Change]]:
+) -> tuple[dict[str, str], dict[str, Mapping[str, Any]], list[Change]]:
+    """The dotted name of every stage, the operators that were put in by stage, and the changes."""
     modules = {module: name for name, module in network.named_modules()}
     names = {stage: modules[module] for stage, module in stages_of(network, example).items()}
     if unknown := sorted(operators.own.keys() - names.keys()):
@@ -124,7 +135,7 @@ def _swap(
         if operator["name"] != KEEP:
             changes += replace(operator, [names[stage]])
             done[stage] = operator
-    return done, changes
+    return names, done, changes
 
 
 def _replace_most(
@@ -163,14 +174,11 @@ def _replace(
     dotted: Collection[str],
 ) -> list[Change]:
     options = {key: value for key, value in operator.items() if key != "name"}
-    return swap(
-        network,
-        operator["name"],
-        example=example,
-        where=lambda name, module: name in dotted,
-        order=order,
-        **options,
-    )
+
+    def asked_for(name: str, module: nn.Module) -> bool:
+        return name in dotted
+
+    return exchange(network, operator["name"], options, example=example, where=asked_for, order=order)
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:

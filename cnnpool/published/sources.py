@@ -140,6 +140,11 @@ class Timm(NetworkSource):
         if not timm.is_model(name):
             remedy = did_you_mean(self.arch, timm.list_models())
             raise ValueError(f"arch must be a model of timm, got {self.arch!r}; {remedy}")
+        try:
+            timm.get_pretrained_cfg(self.arch)
+        except RuntimeError:
+            remedy = did_you_mean(self.arch, timm.list_pretrained(f"{name}.*") or [name])
+            raise ValueError(f"arch {self.arch!r} is no tag of timm's {name}; {remedy}") from None
         if self.weights not in (None, DEFAULT) and not self.file:
             remedy = f"others of timm are chosen by arch={name}.TAG"
             raise ValueError(f"weights must be {DEFAULT} or a file, got {self.weights!r}; {remedy}")

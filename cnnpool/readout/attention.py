@@ -147,9 +147,14 @@ class SimPool2d(Readout):
         weights = attention_weights(self.query(x.mean((2, 3))), self.key.weight, tokens, self.heads)
         values = wide(tokens).unflatten(2, (self.heads, -1))
         if self.gamma is not None:
-            values = (values - values.amin(1, keepdim=True) + FLOOR).pow(self.gamma)
-        pooled = torch.einsum("nhl,nlhd->nhd", weights.to(values.dtype), values).flatten(1)
-        return (pooled if self.gamma is None else pooled.pow(1 / self.gamma)).to(x.dtype)
+            values = values - values.amin(1, keepdim=True) + FLOOR
+            # Of each channel's largest value, so that no power leaves the range of float32; it cancels.
+            largest = values.detach().amax(1, keepdim=True)
+            values = (values / largest).pow(self.gamma)
+        pooled = torch.einsum("nhl,nlhd->nhd", weights.to(values.dtype), values)
+        if self.gamma is not None:
+            pooled = pooled.pow(1 / self.gamma) * largest.squeeze(1)
+        return pooled.flatten(1).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"gamma={self.gamma}, heads={self.heads}"

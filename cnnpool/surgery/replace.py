@@ -112,6 +112,24 @@ def swap(
         >>> model(torch.rand(1, 3, 32, 32)).shape
         torch.Size([1, 8, 7, 7])
     """
+    return exchange(
+        model, name, options, example=example, where=where, order=order, min_channels=min_channels,
+        skip_stem=skip_stem,
+    )  # fmt: skip
+
+
+def exchange(
+    model: nn.Module,
+    name: str,
+    options: dict[str, Any],
+    *,
+    example: Tensor,
+    where: Where = None,
+    order: Order = "after",
+    min_channels: int = 0,
+    skip_stem: bool = False,
+) -> list[Change]:
+    """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
     if order not in get_args(Order):
         raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
@@ -121,7 +139,7 @@ def swap(
     # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
     whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
-    options |= registry.check(entry, name, whole)
+    options = options | registry.check(entry, name, whole)
     refuse_compiled(model)
     functional = FunctionalPooling(model)
     seen = dry_run(model, example, functional)

@@ -9,6 +9,7 @@ from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
+from cnnpool.surgery.dense import ends_in_channels
 from cnnpool.surgery.trace import dry_run, select
 
 # The part of a dotted name that ``torch.compile`` adds.
@@ -38,6 +39,11 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
             found[change.name] = operators[0]
     ordered = sorted(found.items(), key=lambda item: order.get(item[1], len(order)))
     return {_stem(name): module for name, module in ordered}
+
+
+def measurable(stages: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """The stages whose maps are (N, C, H, W), as probes read them: all but Swin's own patch merging."""
+    return {stage: module for stage, module in stages.items() if not ends_in_channels(module)}
 
 
 def added(after: nn.Module) -> list[nn.Module]:

@@ -17,8 +17,8 @@ INTRODUCTION = f"""\
 How many times as fast as its rival one forward and backward pass of a map of {"x".join(map(str, LARGE))}
 is, in training on a CPU (*1 thread / 2 threads*): the median of the ratios of times that are taken in turn
 in one process, of the first of the files below that has it. Kept: bytes that autograd keeps for the backward
-pass beyond the input, in float32. [performance.md](performance.md) is the summary, [gpu.md](gpu.md) has a
-GPU.
+pass beyond the input, in float32. [performance.md](performance.md) sums up, [gpu.md](gpu.md) has a GPU.
+*gem learnt* was measured without the gradient of its power, which `bench` takes now: ours gain by it.
 
 """
 READ = """

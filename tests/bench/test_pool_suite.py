@@ -87,6 +87,17 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert ", plain script; `" in document({"max.json": written})
 
 
+def test_the_step_of_a_learnt_power_takes_its_gradient_too(monkeypatch):
+    wanted = []
+    monkeypatch.setattr(torch.autograd, "grad", lambda outputs, inputs, grad: wanted.append(len(inputs)))
+    x = torch.rand(1, 2, 4, 4)
+    for name in ("gem learnt", "gem p=3"):
+        ours = DUELS[name].ours(2)
+        learnt = [ours.power(x.device)] if isinstance(ours, pool.Learnt) else []
+        pool._step(ours, learnt, x, torch.ones(1, 2, 2, 2))()
+    assert wanted == [2, 1]
+
+
 def test_mistakes_are_named():
     for arguments, message in (
         (["--only", "maxx"], "no operator 'maxx'"),

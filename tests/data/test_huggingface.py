@@ -99,6 +99,17 @@ def test_labels_may_be_texts_or_numbers(tmp_path, kind, labels, names):
     assert read(tmp_path, path).classes == names
 
 
+def test_other_images_in_a_file_of_the_same_name_are_read_anew_where_they_are_kept_in_memory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(datasets.config, "IN_MEMORY_MAX_SIZE", 10**9)
+    found = []
+    for seed in (0, 100):
+        write(tmp_path / "insects.parquet", [0, 1, 2] * 4, seed=seed)
+        found.append(read(tmp_path, tmp_path / "insects.parquet").sha256)
+    assert found[0] != found[1]
+
+
 def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
     for part, count in (("train", 3), ("test", 2)):
         for label, name in enumerate(("ant", "bee")):

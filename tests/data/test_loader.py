@@ -150,6 +150,8 @@ def test_an_empty_split_is_refused():
         loader(split(0), batch_size=4, **PLAIN)
     with pytest.raises(ValueError, match="no batch of 11 in 10 images"):
         loader(split(10), batch_size=11, drop_last=True, **PLAIN)
+    with pytest.raises(ValueError, match="in 1 images for each of 2 devices: use fewer devices"):
+        loader(split(1), batch_size=1, shard=(1, 2), **PLAIN)
 
 
 @pytest.mark.parametrize("size", [6, 300])

@@ -29,6 +29,32 @@ def test_max_of_the_first_image_worked_by_hand():
     assert shown.gradients[0, 0].tolist() == expected
 
 
+@pytest.mark.parametrize(("name", "size", "cells"), [("stochastic", 3, 9), ("max", 6, 36)])
+def test_a_window_has_all_its_inputs(name, size, cells):
+    shown = example(name, torch.rand(1, 1, size, size).double(), kernel_size=size, stride=1, padding=0)
+    assert shown.windows.sum((2, 3)).eq(cells).all()
+
+
+def test_only_an_operator_that_picks_inputs_has_ties_and_says_so_where_it_differs_from_its_kind():
+    equal = images("2 2; 2 2")
+    for name in ("avg", "gated", "lip", "strided"):
+        assert example(name, equal).tie(0, 0) == ""
+    assert example("max", equal).tie(0, 0).endswith("rule first: (0,0)")
+    assert example("random_mixed").facts["gradient"].endswith("; here 12 of 16 inputs get none")
+    assert example("lps").facts["gradient"].endswith("; here every input gets some")
+
+
+def test_commands_that_it_offers_are_its_own_and_work(capsys):
+    assert (
+        explain.main(["max", "kernel_size=3,2"]) == explain.main(["flatten"]) == explain.main(["lift"]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "train pool=max 'pool.kernel_size=[3, 2]'" in said and "readout=flatten readout.hidden=0" in said
+    assert "lift kernel_size=3" not in said
+    with pytest.raises(ValueError, match="max has no option 'channels'; choose from"):
+        explain.main(["max", "channels=2"])
+
+
 def test_split_ties_share():
     shown = example("max", ties="split")
     assert shown.gradients[0, 0, 1].tolist() == [0.5, 0.5, 0, 2]

@@ -44,17 +44,10 @@ def run(
     model = model or {"name": "convnet", "width": 4, "dropout": 0.1}
     source = {"name": "digits", "limit": limit, "batch_size": batch_size, "shift": 1} | (images or {})
     settings = {
-        "seed": seed,
-        "data": source,
-        "model": model,
-        "pool": {"name": operator},
-        "stage": {},
-        "readout": {"name": readout},
-        "probe": probes,
-        "fit": fit,
-        "trainer": trainer or {},
-        "callback": callbacks or {},
-    }
+        "seed": seed, "data": source, "model": model, "pool": {"name": operator}, "stage": {},
+        "readout": {"name": readout}, "probe": probes, "fit": fit, "trainer": trainer or {},
+        "callback": callbacks or {}
+    }  # fmt: skip
     name = f"{source['name']}/{model['name']}/{operator}/seed{seed}"
     results = train(settings, Recipe(**fit), out, name, [], log)
     return results, cnnpool.load(out).model.train()

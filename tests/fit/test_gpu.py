@@ -62,13 +62,9 @@ def test_no_step_waits_for_the_gpu(optimizer):
     train, device = dataset.train_loader(), torch.device("cuda")
     train.dataset.move(device)
     net = Airbench(
-        1,
-        dataset.size,
-        10,
-        pool=lambda stage, channels: MaxPool2d(channels),
-        readout=lambda channels, size: build("flatten", channels, size, hidden=0),
-        width=8,
-    )
+        1, dataset.size, 10, pool=lambda stage, channels: MaxPool2d(channels),
+        readout=lambda channels, size: build("flatten", channels, size, hidden=0), width=8
+    )  # fmt: skip
     module = Classifier(None, None, {"optimizer": optimizer, "deterministic": False}, model=net).to(device)
     stepping = optimizers.build(module.recipe, net.parameters())
     for step, batch in enumerate(train):

@@ -83,12 +83,10 @@ def test_a_run_on_own_images_reports_its_classes(runs, tmp_path, caplog, capsys)
     assert read(out) == results
     written = json.loads((out / "results.json").read_text())
     assert written["images"] == {
-        "classes": ["blue", "green.ish", "red"],
-        "train": [18, 9, 27],
-        "val": [2, 1, 3],
+        "classes": ["blue", "green.ish", "red"], "train": [18, 9, 27], "val": [2, 1, 3],
         "test": [20, 10, 30],
-        "skipped": {"train/red/z.png": "not an image of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"},
-    }
+        "skipped": {"train/red/z.png": "not an image of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"}
+    }  # fmt: skip
     right, labels = unpacked(results.correct), dataset.test.labels.numpy()
     expected = [right[labels == label].mean() for label in range(3)]
     test = written["test"]

@@ -226,6 +226,13 @@ def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
     assert len(table) >= 5 and all("(untrained)" in line for line in table)
 
 
+def test_probes_with_other_options_are_not_compared_as_one_choice(run, capsys):
+    for name, epsilon in (("a", 0.001), ("b", 0.5)):
+        options = ["--probes", "gradient", "--samples", "8", "--set", f"gradient.epsilon={epsilon}"]
+        assert main([str(run[0]), *options, "--out", f"compared/{name}/seed{epsilon > 0.1:d}"]) == 0
+    assert report.main(["compared"]) == 2 and "probe.gradient.epsilon" in capsys.readouterr().err
+
+
 def test_a_checkpoint_of_step_0_or_of_weights_as_they_were_built_is_untrained(run, tmp_path, capsys):
     state = {key: value + 1 for key, value in tiny(seed=9).state_dict().items()}
     built = rebuild(from_run(run[0]).trained, data.build("digits", val_size=0.2, seed=1)).state_dict()

@@ -42,18 +42,12 @@ HINTS = {
     "model=vgg pool@stage.s9=avg": "in vgg; there are pool@stage.s1, pool@stage.s2, pool@stage.s3",
     "model=timm:resnet18 pool@stage.s9=avg": "cnnpool probe timm:resnet18 lists the stages",
     "stage.s2.kernel=3": "choose that too: pool@stage.s2=NAME stage.s2.kernel_size=VALUE",
-    "model=resnet18": "model=torchvision:resnet18",
-    "pool.size=3": "did you mean 'pool.kernel_size'?",
-    "fit.learning_rate=1": "did you mean 'fit.lr'?",
-    "fit.learn_rate=1": "did you mean 'fit.lr'?",
-    "trainer=gpu": "fit.devices=N",
-    "callbacks=a": "did you mean 'callback'?",
-    "logger=wandb": "log=NAME",
-    "hydra/sweeper=optuna": "choose.tune",
-    "hydra/launcher=submitit": "launch=NAME",
-    "fit.quantisation_bits=1": "choose from fit.",
-    "pool.kernel_size=3(": "type 'pool.kernel_size='",
-}
+    "model=resnet18": "model=torchvision:resnet18", "pool.size=3": "did you mean 'pool.kernel_size'?",
+    "fit.learning_rate=1": "did you mean 'fit.lr'?", "fit.learn_rate=1": "did you mean 'fit.lr'?",
+    "trainer=gpu": "fit.devices=N", "callbacks=a": "did you mean 'callback'?", "logger=wandb": "log=NAME",
+    "hydra/sweeper=optuna": "choose.tune", "hydra/launcher=submitit": "launch=NAME",
+    "fit.quantisation_bits=1": "choose from fit.", "pool.kernel_size=3(": "type 'pool.kernel_size='"
+}  # fmt: skip
 
 
 def test_a_wrong_word_is_answered_by_what_there_is(tmp_path, monkeypatch, capsys):

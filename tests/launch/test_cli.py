@@ -63,10 +63,8 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder)
     assert content["deterministic"] is True
     assert "pool=avg" in content["overrides"]
     header, row = (line.split() for line in out.splitlines() if "val loss" in line or "epoch 1/1" in line)
-    assert (
-        header == ["train", "loss", "train", "accuracy", "val", "loss", "val", "accuracy", "time"]
-        and len(row) == 10
-    )
+    assert header == ["train", "loss", "train", "accuracy", "val", "loss", "val", "accuracy", "time"]
+    assert len(row) == 10
     assert "epoch 1/1" in (folder / "train.log").read_text()
 
 

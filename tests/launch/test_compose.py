@@ -356,6 +356,7 @@ def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
     [
         (["--cfg", "job", "-p", "pool"], "# @package pool\nname: avg\n"),
         (["--cfg", "job", "-p", "pool.name"], "avg\n"),
+        (["--cfg", "job", "-p", "data.limit"], "null\n"),
         (["-c", "job"], "  name: avg\n"),
         (["--cfg", "job"], "root: ${oc.env:CNNPOOL_DATA,data}\n"),
         (["--cfg", "job", "--resolve"], "root: data\n"),

@@ -27,11 +27,9 @@ def test_a_run_says_its_stages_and_records_what_stands_there(call):
     assert folder.parts[1:3] == ("digits", "timm-test_resnet")
     assert found["model"]["name"] == "timm" and found["model"]["arch"] == "test_resnet"
     names = {stage: operator["name"] for stage, operator in found["stages"].items()}
-    assert (
-        names["maxpool"] == "keep"
-        and set(names.values()) == {"keep", "max_blur"}
-        and "test_resnet: stages" in out
-    )
+    assert names["maxpool"] == "keep"
+    assert set(names.values()) == {"keep", "max_blur"}
+    assert "test_resnet: stages" in out
     swapped = [operator for operator in found["stages"].values() if operator["name"] == "max_blur"]
     assert swapped and all(operator == found["pool"] for operator in swapped)
 
@@ -44,10 +42,10 @@ def test_unknown_stages_and_architectures_are_refused_before_training(call):
         status, _out, err = call("train", *TINY, word)
         assert status == 2 and said in err and err.count("\n") == 1
     status, _, err = call("train", *TINY, "model=timm:test_resnett")
-    assert (
-        status == 2
-        and "model.arch must be a model of timm, got 'test_resnett'; did you mean 'test_resnet'?" in err
-    )
+    assert status == 2
+    assert "model.arch must be a model of timm, got 'test_resnett'; did you mean 'test_resnet'?" in err
+    status, _, err = call("train", *TINY, "model=timm:resnet18.tv_in1")
+    assert status == 2 and "is no tag of timm's resnet18; did you mean 'resnet18.tv_in1k'?" in err
 
 
 def test_keep_is_for_published_networks(call):
@@ -64,13 +62,9 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
     network = timm.create_model("test_resnet", num_classes=7)
     save_file(network.state_dict(), "own.safetensors")
     status, out, _ = call(
-        "train",
-        *TINY,
-        "model.weights=own.safetensors",
-        "fit.freeze=1",
-        "fit.layer_decay=0.5",
-        "fit.head_rate=5",
-    )
+        "train", *TINY, "model.weights=own.safetensors", "fit.freeze=1", "fit.layer_decay=0.5",
+        "fit.head_rate=5"
+    )  # fmt: skip
     assert status == 0 and "weights from own.safetensors; new, since the classes are others: " in out
     assert "recipe fit=finetune, since model.weights is given; fit=default is" in out
     ((folder, found),) = results().items()

@@ -172,12 +172,9 @@ def test_several_processes_do_the_jobs_of_a_sweep_and_outlive_one_that_is_killed
     (tmp_path / "mine" / "pool").mkdir(parents=True)
     (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
     quick = [
-        "data.limit=64",
-        "model.width=2",
-        "fit.pictures=false",
-        "probe=none",
-        "fit.checkpoint_every_minutes=0",
-    ]
+        "data.limit=64", "model.width=2", "fit.pictures=false", "probe=none",
+        "fit.checkpoint_every_minutes=0"
+    ]  # fmt: skip
     command = [
         sys.executable, "-m", "cnnpool", "train", "--config-dir", "mine", "-m", "launch=processes",
         "launch.jobs=2", "pool=max,wide", "fit.epochs=1,9999", *quick,
@@ -345,13 +342,11 @@ def test_a_sweep_has_a_line_a_run_with_the_mean_so_far_and_the_time_left(monkeyp
     sweep.run_all([Job(Path("outputs", name), [], {"launch": {"name": "processes"}}) for name in names])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:6] == [
-        "[1/5] max/seed0   test accuracy   0 s left",
-        "[2/5] max/seed1   failed: no memory   0 s left",
+        "[1/5] max/seed0   test accuracy   0 s left", "[2/5] max/seed1   failed: no memory   0 s left",
         "[3/5] max/seed2   failed: as above   0 s left",
         "[4/5] max/seed3   test accuracy   mean of 2: 91.50 %   0 s left",
-        "[5/5] avg/seed0   test accuracy",
-        "5 jobs: 3 done, 2 failed",
-    ]
+        "[5/5] avg/seed0   test accuracy", "5 jobs: 3 done, 2 failed"
+    ]  # fmt: skip
 
 
 def plans(folder):

@@ -9,22 +9,14 @@ from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
 
 REFUSED = [
-    "hydra.searchpath=[file:///tmp]",
-    "hydra/job_logging=default",
-    "hydra/launcher=basic",
-    "hydra.job_logging.handlers.file.class=os.system",
-    "+hydra.callbacks={mine:{_target_:os.system}}",
-    "++hydra.callbacks.mine._target_=os.system",
-    "~hydra.callbacks",
-    "hydra={callbacks:{mine:{_target_:os.system}}}",
-    "+pool@hydra.callbacks.x=max",
-    "hydra/job_logging@hydra.x=default",
-    "+pool._target_=os.system",
-    "+pool={_target_:os.system}",
-    "++probe.x={y:[{_target_:os.system}]}",
-    "hydra.sweeper._target_=os.system",
-    "+hydra.job.env_set.PATH=x",
-]
+    "hydra.searchpath=[file:///tmp]", "hydra/job_logging=default", "hydra/launcher=basic",
+    "hydra.job_logging.handlers.file.class=os.system", "+hydra.callbacks={mine:{_target_:os.system}}",
+    "++hydra.callbacks.mine._target_=os.system", "~hydra.callbacks",
+    "hydra={callbacks:{mine:{_target_:os.system}}}", "+pool@hydra.callbacks.x=max",
+    "hydra/job_logging@hydra.x=default", "+pool._target_=os.system", "+pool={_target_:os.system}",
+    "++probe.x={y:[{_target_:os.system}]}", "hydra.sweeper._target_=os.system",
+    "+hydra.job.env_set.PATH=x"
+]  # fmt: skip
 
 
 def test_no_argument_names_code(call, tmp_path):
@@ -158,16 +150,14 @@ def test_a_copy_of_our_own_configuration_and_a_folder_that_contains_itself_do_no
 
 
 WORDS = {
-    "pool=\x1b[31mred": "control characters",
-    "out='a\nb'": "a setting is one line",
-    f"pool={'a' * 300}": "no pool/aaa",
-    "data.limit=" + "{a:" * 1000: "not of the form key=value",
+    "pool=\x1b[31mred": "control characters", "out='a\nb'": "a setting is one line",
+    f"pool={'a' * 300}": "no pool/aaa", "data.limit=" + "{a:" * 1000: "not of the form key=value",
     "out=[a,b]": "out=['a', 'b']: not the name of a folder",
     "out={a:b}": "out={'a': 'b'}: not the name of a folder",
     "+pool.x='" + "${" * 300 + "a" + "}" * 300 + "'": "references are nested too deep",
     "probe.gradient=null": "leave it out by ~probe.gradient",
-    "probe.gradient=3": "leave it out by ~probe.gradient",
-}
+    "probe.gradient=3": "leave it out by ~probe.gradient"
+}  # fmt: skip
 
 
 def test_words_that_cannot_be_meant_are_refused_in_a_short_line_that_a_terminal_can_show(call):

@@ -20,17 +20,15 @@ VARIANTS = {
     "conv_pool circular": ("conv_pool", {"padding_mode": "circular"}),
     "lift": ("lift", {"kernel_size": 5, "padding_mode": "circular"}),
     "max dilated": ("max", {"kernel_size": (2, 3), "stride": 2, "padding": 1, "dilation": (2, 1)}),
-    "max last": ("max", {**WINDOW, "ties": "last"}),
-    "max split": ("max", {**WINDOW, "ties": "split"}),
+    "max last": ("max", {**WINDOW, "ties": "last"}), "max split": ("max", {**WINDOW, "ties": "split"}),
     "max_blur": ("max_blur", {"kernel_size": 3, "filter_size": 4, "stride": 3, "padding_mode": "zeros"}),
     "patchify": ("patchify", {"norm": "layer"}),
     "reduction circular": ("reduction", {"padding_mode": "circular"}),
-    "resize": ("resize", {"stride": (3, 1)}),
-    "soft learnt": ("soft", {**WINDOW, "learnable": True}),
+    "resize": ("resize", {"stride": (3, 1)}), "soft learnt": ("soft", {**WINDOW, "learnable": True}),
     "spectral": ("spectral", {"stride": 1.5}),
     "unshuffle": ("unshuffle", {"stride": (2, 3), "kernel_size": 3, "order": "cell"}),
-    "wavelet": ("wavelet", {"order": 3, "edges": "symmetric"}),
-}
+    "wavelet": ("wavelet", {"order": 3, "edges": "symmetric"})
+}  # fmt: skip
 variants = pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
 
 

@@ -8,14 +8,11 @@ from torch.testing import assert_close
 from cnnpool.pool import OPERATORS, BlurPool2d, MaxBlurPool2d, MaxPool2d, build
 
 STANDARD = {
-    "max": (MaxPool2d(4), ["max_pool2d"]),
-    "avg": (OPERATORS["avg"](4), ["avg_pool2d"]),
-    "sum": (OPERATORS["sum"](4), ["avg_pool2d", "mul"]),
-    "blur": (BlurPool2d(4), ["pad", "conv2d"]),
+    "max": (MaxPool2d(4), ["max_pool2d"]), "avg": (OPERATORS["avg"](4), ["avg_pool2d"]),
+    "sum": (OPERATORS["sum"](4), ["avg_pool2d", "mul"]), "blur": (BlurPool2d(4), ["pad", "conv2d"]),
     "max_blur": (MaxBlurPool2d(4), ["max_pool2d", "pad", "conv2d"]),
-    "strided": (OPERATORS["strided"](4), ["conv2d"]),
-    "subsample": (OPERATORS["subsample"](4), []),
-}
+    "strided": (OPERATORS["strided"](4), ["conv2d"]), "subsample": (OPERATORS["subsample"](4), [])
+}  # fmt: skip
 ARITHMETIC = ("max_pool2d", "avg_pool2d", "pad", "conv2d", "mul", "add", "cat", "gather", "sum")
 OF_ONNX = {"max": ["MaxPool"], "avg": ["AveragePool"], "blur": ["Pad", "Conv"], "strided": ["Conv", "Relu"]}
 # Options that change the arithmetic.

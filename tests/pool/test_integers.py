@@ -18,14 +18,10 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 # Those that pool more than floating-point numbers, and which.
 MEANS = {torch.int64, *QUANTIZED}
 TAKEN = {
-    "adaptive_avg": MEANS,
-    "adaptive_max": {*INTEGERS, *QUANTIZED},
-    "avg": MEANS,
-    "max": {*INTEGERS, *QUANTIZED},
-    "none": {*INTEGERS, *QUANTIZED, torch.bool, torch.complex64},
-    "subsample": {*INTEGERS, *QUANTIZED, torch.bool, torch.complex64},
-    "sum": {torch.int64},
-}
+    "adaptive_avg": MEANS, "adaptive_max": {*INTEGERS, *QUANTIZED}, "avg": MEANS,
+    "max": {*INTEGERS, *QUANTIZED}, "none": {*INTEGERS, *QUANTIZED, torch.bool, torch.complex64},
+    "subsample": {*INTEGERS, *QUANTIZED, torch.bool, torch.complex64}, "sum": {torch.int64}
+}  # fmt: skip
 
 
 def quantized(x, dtype):

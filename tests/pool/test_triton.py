@@ -31,10 +31,8 @@ def cases(*options):
 
 
 OPERATORS = {
-    "max 3/2": lambda x: pool.max_pool2d(x, 3, 2, 1),
-    "max 2/2": lambda x: pool.max_pool2d(x, 2),
-    "max 2/2 padded": lambda x: pool.max_pool2d(x, 2, 2, 1),
-    "max 2/3": lambda x: pool.max_pool2d(x, 2, 3),
+    "max 3/2": lambda x: pool.max_pool2d(x, 3, 2, 1), "max 2/2": lambda x: pool.max_pool2d(x, 2),
+    "max 2/2 padded": lambda x: pool.max_pool2d(x, 2, 2, 1), "max 2/3": lambda x: pool.max_pool2d(x, 2, 3),
     "max dilated": lambda x: pool.max_pool2d(x, (2, 3), (2, 1), (1, 0), 2, True),
     "avg 2/2": lambda x: pool.avg_pool2d(x, 2),
     "avg 3/2": lambda x: pool.avg_pool2d(x, 3, 2, 1, True, False),
@@ -51,8 +49,8 @@ OPERATORS = {
     "expectation": lambda x: pool.stochastic_pool2d(x, 3, 2, 1, training=False),
     "aps": lambda x: pool.aps_pool2d(x)[0],
     "aps p=1": lambda x: pool.aps_pool2d(x, (2, 3), p=1, choose="min")[0],
-    "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x, 7, 1, 3), (7, 9)),
-}
+    "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x, 7, 1, 3), (7, 9))
+}  # fmt: skip
 LEARNT = {
     "gem": lambda x, p: pool.gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
     "lp": lambda x, p: pool.lp_pool2d(x, p, 2),

@@ -16,14 +16,11 @@ from cnnpool.quantity import find, numbers
 
 CONF = Path(__file__).parents[2] / "conf" / "probe"
 FEW = {
-    "adversarial": {"samples": 4},
-    "corruptions": {"samples": 4, "severities": (1, 5)},
-    "cost": {"samples": 2, "timed_samples": 2, "repeats": 1},
-    "diagonal": {"samples": 4, "steps": 2},
-    "gradient": {"samples": 4},
-    "heat_map": {"samples": 2, "radius_px": 1},
-    "invariance": {"samples": 4, "shift_samples": 4, "stage_samples": 2, "max_shift_px": 1},
-}
+    "adversarial": {"samples": 4}, "corruptions": {"samples": 4, "severities": (1, 5)},
+    "cost": {"samples": 2, "timed_samples": 2, "repeats": 1}, "diagonal": {"samples": 4, "steps": 2},
+    "gradient": {"samples": 4}, "heat_map": {"samples": 2, "radius_px": 1},
+    "invariance": {"samples": 4, "shift_samples": 4, "stage_samples": 2, "max_shift_px": 1}
+}  # fmt: skip
 """Options that make a probe quick, where it needs others than two samples."""
 
 
@@ -43,14 +40,11 @@ def state(model, images):
         "attributes": [{k: v for k, v in vars(m).items() if not k.startswith("_")} for m in model.modules()],
         "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
         "gradients": [p.grad for p in model.parameters()],
-        "needs": [p.requires_grad for p in model.parameters()],
-        "random": torch.get_rng_state(),
-        "images": images.clone(),
-        "images_need": images.requires_grad,
-        "threads": torch.get_num_threads(),
+        "needs": [p.requires_grad for p in model.parameters()], "random": torch.get_rng_state(),
+        "images": images.clone(), "images_need": images.requires_grad, "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "recording": torch.is_grad_enabled(),
-    }
+        "recording": torch.is_grad_enabled()
+    }  # fmt: skip
 
 
 def equal(a, b):
@@ -96,6 +90,8 @@ def test_a_result_is_json_repeats_exactly_and_declares_its_numbers_with_their_ra
         if one is not None and value is not None:
             low, high = one.range
             assert (low is None or value >= low) and (high is None or value <= high), key
+    if name != "cost":
+        assert probe.measure(torch.compile(cnn, backend="eager"), cnn.stages, images, labels) == result
     without = probe.measure(cnn, {}, images, labels)
     assert not (without if name == "gradient" else without.get("stages"))
     if name != "cost":
@@ -145,13 +141,11 @@ def test_tags_are_the_documented_ones():
     before, after = {"zero_fraction": 0.9}, {"hoyer": 0.1}
     s1 = {"zero_fraction": 0.75, "samples": 8, "ties": "first", "winners": [0.5, 0.5]}
     invariance = {
-        "consistency": {"distinct": 0.5},
-        "consistency_given_correct": None,
+        "consistency": {"distinct": 0.5}, "consistency_given_correct": None,
         "accuracy_by_shift": {"0": 0.8},
         "presets": {"distinct": {"border": "circular", "accuracy": 0.7, "low": -3, "per_image": True}},
-        "accuracy_over_shifts": [[0.8]],
-        "stages": {"s1": {"relative_change": {"1": 0.1}}},
-    }
+        "accuracy_over_shifts": [[0.8]], "stages": {"s1": {"relative_change": {"1": 0.1}}}
+    }  # fmt: skip
     results = {
         "gradient": {"s1": {**s1, "before_activation": before, "weights_after": after}},
         "invariance": invariance,
@@ -159,15 +153,12 @@ def test_tags_are_the_documented_ones():
         "test": {"accuracy": 0.5},
     }
     assert scalars(declared(), results) == {
-        "gradient/zero_fraction/s1": 0.75,
-        "gradient/before_activation/zero_fraction/s1": 0.9,
-        "gradient/weights_after/hoyer/s1": 0.1,
-        "invariance/consistency/distinct": 0.5,
-        "invariance/accuracy_by_shift_0px": 0.8,
-        "invariance/presets/distinct/accuracy": 0.7,
+        "gradient/zero_fraction/s1": 0.75, "gradient/before_activation/zero_fraction/s1": 0.9,
+        "gradient/weights_after/hoyer/s1": 0.1, "invariance/consistency/distinct": 0.5,
+        "invariance/accuracy_by_shift_0px": 0.8, "invariance/presets/distinct/accuracy": 0.7,
         "invariance/relative_change_1px/s1": 0.1,
-        **{"cost/parameters": 3, "cost/wall_s": 1.5, "test/accuracy": 0.5},
-    }
+        **{"cost/parameters": 3, "cost/wall_s": 1.5, "test/accuracy": 0.5}
+    }  # fmt: skip
 
 
 def test_every_tag_finds_its_quantity_again():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.probe.shift import fourier_shift, shift
+from cnnpool.probe.shift import fourier_derivative, fourier_shift, shift
 
 
 @given(st.integers(-9, 9), st.integers(-9, 9), st.booleans())
@@ -35,6 +35,12 @@ def test_a_fourier_shift_by_whole_pixels_is_a_roll():
     for size, (down, right) in itertools.product([(8, 6), (7, 9)], [(1, 0), (-2, 3), (0, 5)]):
         x = torch.randn(2, 2, *size, dtype=torch.float64)
         torch.testing.assert_close(fourier_shift(x, down, right), x.roll((down, right), (2, 3)))
+
+
+def test_images_of_bfloat16_are_moved_in_float32():
+    x = torch.randn(2, 1, 6, 5).bfloat16()
+    assert torch.equal(fourier_shift(x, 0.5, 1), fourier_shift(x.float(), 0.5, 1).bfloat16())
+    assert torch.equal(fourier_derivative(x, 2), fourier_derivative(x.float(), 2).bfloat16())
 
 
 def test_a_fourier_shift_is_the_slow_dirichlet_sum():

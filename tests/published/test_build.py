@@ -5,7 +5,9 @@ import torch
 import torchvision
 from torch import nn
 
-from cnnpool import choices, published
+import cnnpool
+from cnnpool import choices, network, published
+from cnnpool.fit import optimizers
 from cnnpool.pool import AvgPool2d, MaxBlurPool2d
 from cnnpool.published import Operators, sources
 
@@ -62,20 +64,52 @@ def test_of_auxiliary_outputs_the_first_counts():
 
 
 def test_a_stage_that_the_operator_cannot_replace_stays_and_is_named(caplog, monkeypatch):
-    swap = published.build.__globals__["swap"]
+    exchange = published.build.__globals__["exchange"]
 
-    def refuse(network, name, *, where, **options):
+    def refuse(*asked, where, **options):
         if where("maxpool", None):
             raise ValueError("max_blur cannot replace maxpool: no")
-        return swap(network, name, where=where, **options)
+        return exchange(*asked, where=where, **options)
 
-    monkeypatch.setitem(published.build.__globals__, "swap", refuse)
+    monkeypatch.setitem(published.build.__globals__, "exchange", refuse)
     net = build(common={"name": "max_blur"})
     assert isinstance(net.stages["maxpool"], nn.MaxPool2d) and net.operators["maxpool"] == KEEP
     assert net.operators["conv1"] == {"name": "max_blur"}
     assert "maxpool stays as it is: max_blur cannot replace maxpool: no" in caplog.text
     with pytest.raises(ValueError, match="cannot replace maxpool"):
         build(maxpool={"name": "max_blur"})
+
+
+@pytest.mark.parametrize("words", [
+    ["pool=max"], ["pool@stage.maxpool=soft"], ["pool=unshuffle"], ["pool=avg", "readout=gem"],
+    ["pool=conv_blur", "pool.order=blur_conv"], ["pool=blur", "model.order=before"],
+])  # fmt: skip
+def test_a_network_is_rebuilt_from_its_record_as_it_was_built(words):
+    tiny = ["model=torchvision:resnet18", "data=digits", "data.size=48", "data.limit=8"]
+    built = cnnpool.classifier(*tiny, *words)
+    made = built.hparams["network"]
+    names, images = ("model", "stages", "readout"), network.Images(1, (48, 48), 10)
+    again = network.rebuild(*(made[name] for name in names), images, seed=1)
+    again.load_state_dict(built.model.state_dict())
+    x = torch.randn(2, 1, 48, 48)
+    torch.testing.assert_close(again.eval()(x), built.model.eval()(x))
+
+
+@pytest.mark.parametrize(("arch", "words"), [
+    ("resnet18", ["pool=max_blur", "model.order=before"]), ("swin_t", ["pool=max_blur"])
+])  # fmt: skip
+def test_levels_of_resolution_are_those_of_the_network_as_published(arch, words):
+    found = []
+    for chosen in (["pool=keep"], words):
+        net = cnnpool.classifier(f"model=torchvision:{arch}", "data=digits", "data.size=64", *chosen).model
+        names = {module: name.removesuffix(".0").removesuffix(".1") for name, module in net.named_modules()}
+        levels = optimizers.levels(net, torch.zeros(1, 1, 64, 64))
+        found.append([{names[m] for m in level.modules if "downsample" not in names[m]} for level in levels])
+        # Maps of Swin's own patch merging end in channels, which probes cannot read.
+        assert all(module(torch.zeros(1, 3, 64, 64)).dim() == 4 for module in list(net.stages.values())[:1])
+    assert len(found[0]) == len(found[1])
+    if arch == "resnet18":
+        assert found[0] == found[1]
 
 
 def test_the_head_becomes_the_readout():

@@ -251,6 +251,13 @@ def test_simpool_is_timms(layers, gamma, heads):
     assert_close(readout(x), theirs(x).reshape(2, C))
 
 
+def test_simpool_keeps_to_the_numbers_that_there_are():
+    equal = torch.ones(2, 4, 3, 3, requires_grad=True)
+    readouts.build("simpool", 4, (3, 3), gamma=40.0)(equal).sum().backward()
+    assert equal.grad.isfinite().all()
+    assert readouts.build("simpool", 4, (3, 3), gamma=100.0)(torch.randn(2, 4, 3, 3)).isfinite().all()
+
+
 def test_heads_default_to_one_per_64_channels_where_that_fits_and_must_divide_them():
     for readout in (readouts.AttentionPool2d, readouts.ClipAttentionPool2d):
         assert [readout(c, (2, 2)).heads for c in (32, 64, 100, 128)] == [1, 1, 1, 2]

@@ -32,12 +32,9 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
     (shelf.root / "logged" / "metrics.jsonl").write_text("")
     states = {run.folder.name: (run.state, run.reason) for run in find([shelf.root])}
     assert states == {
-        "seed0": ("done", ""),
-        "failed": ("failed", "loss became NaN"),
-        "running": ("running", ""),
-        "begun": ("unfinished", "no results.json"),
-        "logged": ("unfinished", "no results.json"),
-    }
+        "seed0": ("done", ""), "failed": ("failed", "loss became NaN"), "running": ("running", ""),
+        "begun": ("unfinished", "no results.json"), "logged": ("unfinished", "no results.json")
+    }  # fmt: skip
 
 
 def test_paths_that_hold_no_run_are_refused(tmp_path):

@@ -50,12 +50,9 @@ class Checkout:
         """Exit status, standard output and error, and the calls that were made."""
         (self.root / "calls").write_text("")
         done = subprocess.run(
-            [self.machine / "make", *arguments],
-            cwd=self.root,
-            env={"PATH": str(self.machine), "FAILS": fails, **environment},
-            capture_output=True,
-            text=True,
-        )
+            [self.machine / "make", *arguments], cwd=self.root,
+            env={"PATH": str(self.machine), "FAILS": fails, **environment}, capture_output=True, text=True
+        )  # fmt: skip
         return done.returncode, done.stdout, done.stderr, (self.root / "calls").read_text().splitlines()
 
 

@@ -146,13 +146,10 @@ class Bare:
     def run(self, program, *arguments):
         """Standard output; fails with all that was printed if the status is not 0."""
         done = subprocess.run(
-            [self.bin / program, *arguments],
-            cwd=self.folder,
-            env={"HOME": str(self.home), "PATH": os.defpath, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
+            [self.bin / program, *arguments], cwd=self.folder,
+            env={"HOME": str(self.home), "PATH": os.defpath, "OMP_NUM_THREADS": "1"}, capture_output=True,
+            text=True, timeout=LIMIT_S
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

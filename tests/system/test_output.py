@@ -16,12 +16,9 @@ CNNPOOL = f"{sys.executable} -m cnnpool"
 def shell(command, folder):
     """(exit status of the command before the pipe, stderr)."""
     done = subprocess.run(
-        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], cwd=folder, capture_output=True, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )  # fmt: skip
     return done.returncode, done.stderr
 
 

@@ -113,12 +113,9 @@ def other(value):
 # Their own meaning is that of tests/probe.
 KEYS = {
     "invariance": ("presets", "max_shift_px", "worst_px", "seed"),
-    "adversarial": ("max_shift_px", "per_px"),
-    "corruptions": ("samples", "names", "severities", "seed"),
-    "all_shifts": ("samples",),
-    "diagonal": ("steps",),
-    "heat_map": ("radius_px",),
-}
+    "adversarial": ("max_shift_px", "per_px"), "corruptions": ("samples", "names", "severities", "seed"),
+    "all_shifts": ("samples",), "diagonal": ("steps",), "heat_map": ("radius_px",)
+}  # fmt: skip
 
 
 @proves(*(f"probe.{name}.{key}" for name, keys in KEYS.items() for key in keys))

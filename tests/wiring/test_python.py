@@ -109,16 +109,11 @@ def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
 
     def state():
         return (
-            threading.active_count(),
-            torch.get_num_threads(),
-            torch.get_deterministic_debug_mode(),
-            torch.random.get_rng_state().tolist(),
-            random.getstate(),
-            np.random.get_state()[1].tolist(),
-            signal.getsignal(signal.SIGINT),
-            signal.getsignal(signal.SIGTERM),
-            [(one.name, one.level, one.propagate, one.handlers[:]) for one in loggers()],
-        )
+            threading.active_count(), torch.get_num_threads(), torch.get_deterministic_debug_mode(),
+            torch.random.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist(),
+            signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM),
+            [(one.name, one.level, one.propagate, one.handlers[:]) for one in loggers()]
+        )  # fmt: skip
 
     before = state()
     cnnpool.train(*QUICK, "fit.max_steps=2")
