@@ -105,7 +105,9 @@ def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
         return [name for room in ("pool", "readout") for name in names_of(room) if name != "keep"]
     is_pool = named[0] in names_of("pool") and f"readout={named[0]}" not in words
     room = "pool" if is_pool else "readout"
-    options = keys_of([f"{room}={named[0]}"] if named[0] in names_of(room) else [], None)
+    if named[0] not in names_of(room):
+        return []
+    options = keys_of([f"{room}={named[0]}"], None)
     found = [word.removeprefix(f"{room}.") for word in options if word.startswith(f"{room}.")]
     if is_whole:
         return [f"{key}={value}" for value in options.get(f"{room}.{key}") or ()]

@@ -42,6 +42,7 @@ LINES = {
     "cnnpool ex": ["explain"], "cnnpool explain ma": POOLS,
     "cnnpool explain readout=g": ["gap", "gem", "gmp"], "cnnpool explain max kern": ["kernel_size="],
     "cnnpool explain max ties=": ["first", "last", "split"], "cnnpool explain readout=gem le": ["learnable="],
+    "cnnpool explain pool=bogus hi": [""],
     "cnnpool train -m seed=0,1 pool=avg,ma": ["avg,max", "avg,max_aps", "avg,max_blur"],
     "cnnpool train dat": ["data.", "data="], "cnnpool train fit.optimizer=": ["adamw", "muon", "sgd"],
     "cnnpool train pool@stage.s2=ma": POOLS,

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
     with loading("PyTorch"):
         from cnnpool.explain.example import IMAGES, example
-        from cnnpool.explain.operator import batch, entry_of, found, listing, options_text
+        from cnnpool.explain.operator import batch, build, entry_of, found, listing, options_text
         from cnnpool.explain.operator import shown as as_typed
         from cnnpool.explain.text import text
         from cnnpool.pool import Pool2d
@@ -62,7 +62,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"wrote {picture}\n")
     prefix = f"{where}=" if room else ""
     own = options_of(entry_of(where, name)).keys() & MORE.keys()
-    tried = [key for key in MORE if key in own and _works(example, name, images, where, **MORE[key])]
+    size = images.shape[2], images.shape[3]
+    tried = [key for key in MORE if key in own and _works(build, where, name, size, MORE[key])]
     sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried)}\n")
     kept = [f"{where}.{key}={as_typed(value)}" for key, value in shown.options.items()]
     if where == "pool" and not issubclass(entry_of(where, name), Pool2d):
@@ -72,9 +73,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _works(example: Callable[..., object], *asked: Any, **options: object) -> bool:
+def _works(build: Callable[..., object], *asked: object) -> bool:
     try:
-        example(*asked, **options)
+        build(*asked)
     except ValueError:
         return False
     return True

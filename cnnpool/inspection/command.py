@@ -17,20 +17,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool import probe
+from cnnpool import probe, registry
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
 from cnnpool.inspection.images import batch, draw, read_data
 from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
+from cnnpool.pool import OPERATORS
 from cnnpool.probe import PROBES, Batch, Probe, declared
 from cnnpool.probe.shift import NoLogitsError, logits
 from cnnpool.quantity import records
+from cnnpool.readout import READOUTS
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.results import Results
-from cnnpool.surgery import Change, swap
+from cnnpool.surgery import Change, replace
 from cnnpool.surgery.stages import added, measurable, operators_of, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
 from cnnpool.system.hardware import environment, usable
@@ -40,6 +42,8 @@ from cnnpool.tables import printable
 
 log = logging.getLogger(__name__)
 
+SWAP = {"order", "min_channels", "skip_stem"}
+"""Options of a swap itself."""
 LONGEST = 100
 """Longest name of a folder, in characters."""
 USUAL = "gradient,invariance,equivariance,aliasing,heat_map,receptive_field,cost"
@@ -102,7 +106,12 @@ def exchange(
         # Weights computed from others cannot be copied.
         model = subject.build(dataset).model.eval()
     torch.manual_seed(asked.seed)
-    return model, swap(model, asked.swap, example=images.images[:1], where=asked.where, **options)
+    # An option of the operator comes before one of the swap, such as the order that both have.
+    table = OPERATORS if asked.swap in OPERATORS else READOUTS
+    known = registry.options_of(table[asked.swap]) if asked.swap in table else {}
+    of_swap = {key: options.pop(key) for key in SWAP & options.keys() - known.keys()}
+    example = images.images[:1]
+    return model, replace.exchange(model, asked.swap, options, example=example, where=asked.where, **of_swap)
 
 
 @dataclass(frozen=True)

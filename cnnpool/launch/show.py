@@ -117,7 +117,8 @@ def show_configuration(
             shown = OmegaConf.masked_copy(config, keys)
             part = shown if package in (None, "_global_") else OmegaConf.select(shown, str(package))
             above, _, last = str(package).rpartition(".")
-            is_null = part is None and last in ((OmegaConf.select(shown, above) if above else shown) or ())
+            parent = OmegaConf.select(shown, above) if above else shown
+            is_null = part is None and isinstance(parent, DictConfig) and last in parent
         except OmegaConfBaseException as error:
             raise ValueError(unresolved(error)) from None
         if part is None and not is_null:

@@ -158,8 +158,8 @@ def cross(distance: int) -> list[tuple[int, int]]:
 
 
 def _transformable(images: Tensor) -> Tensor:
-    """The images, or in float32 those of bfloat16, which torch does not transform."""
-    return images.float() if images.dtype == torch.bfloat16 else images
+    """The images, or in float32 those of half precision, which torch does not transform everywhere."""
+    return images.float() if images.dtype in (torch.bfloat16, torch.float16) else images
 
 
 def _filtered(images: Tensor, response: Tensor, axis: int) -> Tensor:

@@ -153,7 +153,9 @@ class SimPool2d(Readout):
             values = (values / largest).pow(self.gamma)
         pooled = torch.einsum("nhl,nlhd->nhd", weights.to(values.dtype), values)
         if self.gamma is not None:
-            pooled = pooled.pow(1 / self.gamma) * largest.squeeze(1)
+            # The slope of a root is infinite at 0.
+            root = pooled.clamp_min(torch.finfo(pooled.dtype).tiny).pow(1 / self.gamma)
+            pooled = root * largest.squeeze(1)
         return pooled.flatten(1).to(x.dtype)
 
     def extra_repr(self) -> str:

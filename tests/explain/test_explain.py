@@ -37,7 +37,7 @@ def test_a_window_has_all_its_inputs(name, size, cells):
 
 def test_only_an_operator_that_picks_inputs_has_ties_and_says_so_where_it_differs_from_its_kind():
     equal = images("2 2; 2 2")
-    for name in ("avg", "gated", "lip", "strided"):
+    for name in ("avg", "gated", "lip", "strided", "lp", "gem", "logsumexp"):
         assert example(name, equal).tie(0, 0) == ""
     assert example("max", equal).tie(0, 0).endswith("rule first: (0,0)")
     assert example("random_mixed").facts["gradient"].endswith("; here 12 of 16 inputs get none")

@@ -378,8 +378,9 @@ def test_the_configuration_is_shown_and_nothing_is_run(options, shown, call, tmp
 
 
 def test_a_part_that_is_not_there_is_named(call):
-    status, _, err = call("train", "--cfg", "job", "-p", "pool.zz")
-    assert status == 2 and err.startswith("error: --package pool.zz") and err.count("\n") == 1
+    for part in ("pool.zz", "data.size.x", "data.name.ig"):
+        status, _, err = call("train", "--cfg", "job", "-p", part)
+        assert status == 2 and err.startswith(f"error: --package {part}") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,11 @@ def test_a_fourier_shift_by_whole_pixels_is_a_roll():
         torch.testing.assert_close(fourier_shift(x, down, right), x.roll((down, right), (2, 3)))
 
 
-def test_images_of_bfloat16_are_moved_in_float32():
-    x = torch.randn(2, 1, 6, 5).bfloat16()
-    assert torch.equal(fourier_shift(x, 0.5, 1), fourier_shift(x.float(), 0.5, 1).bfloat16())
-    assert torch.equal(fourier_derivative(x, 2), fourier_derivative(x.float(), 2).bfloat16())
+def test_images_of_half_precision_are_moved_in_float32():
+    for kind in (torch.bfloat16, torch.float16):
+        x = torch.randn(2, 1, 6, 5).to(kind)
+        assert torch.equal(fourier_shift(x, 0.5, 1), fourier_shift(x.float(), 0.5, 1).to(kind))
+        assert torch.equal(fourier_derivative(x, 2), fourier_derivative(x.float(), 2).to(kind))
 
 
 def test_a_fourier_shift_is_the_slow_dirichlet_sum():

@@ -256,6 +256,10 @@ def test_simpool_keeps_to_the_numbers_that_there_are():
     readouts.build("simpool", 4, (3, 3), gamma=40.0)(equal).sum().backward()
     assert equal.grad.isfinite().all()
     assert readouts.build("simpool", 4, (3, 3), gamma=100.0)(torch.randn(2, 4, 3, 3)).isfinite().all()
+    for _ in range(20):
+        high = (1000 * torch.rand(2, 16, 4, 4)).requires_grad_()
+        readouts.build("simpool", 16, (4, 4), gamma=8.0)(high).sum().backward()
+        assert high.grad.isfinite().all()
 
 
 def test_heads_default_to_one_per_64_channels_where_that_fits_and_must_divide_them():
