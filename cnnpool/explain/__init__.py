@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnnpool.cli_parser import Parser, assignment
-from cnnpool.registry import options_of
 from cnnpool.system.next_command import next_lines
 from cnnpool.system.progress import loading
 
@@ -61,9 +60,8 @@ def main(arguments: list[str]) -> int:
             raise ValueError(f"--image {picture}: {error}") from None
         sys.stdout.write(f"wrote {picture}\n")
     prefix = f"{where}=" if room else ""
-    own = options_of(entry_of(where, name)).keys() & MORE.keys()
     size = images.shape[2], images.shape[3]
-    tried = [key for key in MORE if key in own and _works(build, where, name, size, MORE[key])]
+    tried = [key for key in MORE if _works(build, where, name, size, MORE[key])]
     sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried)}\n")
     kept = [f"{where}.{key}={as_typed(value)}" for key, value in shown.options.items()]
     if where == "pool" and not issubclass(entry_of(where, name), Pool2d):

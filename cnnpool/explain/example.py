@@ -233,18 +233,14 @@ def close_images(shape: torch.Size) -> Tensor:
     return 1 + torch.rand(4, *shape[1:], generator=generator, dtype=torch.float64)
 
 
-def random_images(shape: torch.Size) -> Tensor:
-    """Images of a few high pixels each and no two equal ones, (PROBES, 1, H, W)."""
-    generator = torch.Generator().manual_seed(SEED)
-    return 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
-
-
 def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
     """Inputs that an output can depend on, bool (N, h*w, H, W), for images of ``shape`` (N, 1, H, W).
 
-    From derivatives at random images, and at images of one high pixel, so that each is a maximum in some.
+    From derivatives at random images of a few high pixels each, and at images of a single one, so that each
+    is the maximum in some image.
     """
-    probes, cells = random_images(shape), shape[2] * shape[3]
+    generator, cells = torch.Generator().manual_seed(SEED), shape[2] * shape[3]
+    probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
     peaks = 8 * torch.eye(cells, dtype=torch.float64).view(cells, *shape[1:])
     if not getattr(operator, "random", False):
         return (derivatives(operator, torch.cat([probes, peaks])) != 0).any(0).expand(shape[0], -1, -1, -1)

@@ -54,7 +54,7 @@ def jobs_of(request: Request) -> list[Job]:
                 return _launched([_job(config)], overrides)
         whole = composer.sweep([_first(composer, override) for override in overrides])
         if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
-            raise ValueError(no_sweep(swept))
+            raise ValueError(_no_sweep(swept))
         _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
         axes = _axes(composer, overrides, whole, request.most_jobs)
         return _launched(_sweep(composer, whole, axes), overrides)
@@ -65,7 +65,7 @@ def single(composer: Composer, request: Request) -> list[Override]:
     overrides = parse(request.overrides)
     swept = [override for override in overrides if override.is_sweep_override()]
     if swept and not request.multirun:
-        raise ValueError(no_sweep(swept))
+        raise ValueError(_no_sweep(swept))
     firsts = [_first(composer, override) for override in overrides]
     return [override for override in firsts if not override.is_sweep_override()]
 
@@ -97,7 +97,7 @@ def _refuse(overrides: Iterable[Override], keys: Collection[str], remedy: str) -
             raise ValueError(f"{override.input_line}: {remedy}")
 
 
-def no_sweep(swept: Sequence[Override]) -> str:
+def _no_sweep(swept: Sequence[Override]) -> str:
     words = " ".join(map(line_of, swept))
     return (
         f"{words}: several values make a sweep, by -m: cnnpool train -m {words}; "
