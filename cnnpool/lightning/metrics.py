@@ -1,13 +1,11 @@
 """Measures of downsampling as torchmetrics: update, compute, reset, summed over processes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from cnnpool.lightning.probe_batch import told_ends
 from cnnpool.probe.base import examined
 from cnnpool.probe.consistency import PRESETS, paired_predictions, refusal
 
@@ -18,12 +16,10 @@ class ShiftConsistency(Metric):
     Args:
         preset: the protocol for drawing pairs, a name in ``cnnpool.probe.consistency.PRESETS``.
         seed: seed of the drawn shifts; every update draws new ones.
-        mean, std: normalisation of images in 0..1, by channel, so that black enters in ``aps_crop``,
-            ``lps_crop`` and ``tips_fill``. Without them the smallest value of each channel enters.
         options: options of ``torchmetrics.Metric``.
 
     Raises:
-        ValueError: for an unknown preset, or if only one of mean and std is given.
+        ValueError: for an unknown preset.
     """
 
     is_differentiable = False
@@ -37,22 +33,18 @@ class ShiftConsistency(Metric):
         preset: str = "distinct",
         *,
         seed: int = 0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
         **options: Any,
     ):
         super().__init__(**options)
         if preset not in PRESETS:
             raise ValueError(f"no preset named {preset!r}; choose from {', '.join(sorted(PRESETS))}")
         self.preset = PRESETS[preset]
-        told = told_ends(mean, std)
-        self.black = told[0] if told else None
         self.seed = seed
         self.add_state("agreeing", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, model: nn.Module, images: Tensor) -> None:
-        """Add one pair per image of (N, C, H, W); ``model`` is left unchanged.
+        """Add one pair per image of (N, C, H, W), normalised; ``model`` is left unchanged.
 
         Raises:
             ValueError: if images of this size cannot be measured by the preset, or the model returns no
@@ -62,9 +54,8 @@ class ShiftConsistency(Metric):
             raise ValueError(reason)
         # Large and odd, so that updates of different seeds never share draws.
         seed = self.seed * 1_000_003 + int(self.pairs)
-        black = images.amin((0, 2, 3)) if self.black is None else self.black
         with examined(model), torch.no_grad():
-            first, second = paired_predictions(model, images, self.preset, seed, black)
+            first, second = paired_predictions(model, images, self.preset, seed)
         self.agreeing += (first == second).sum().to(self.agreeing.device)
         self.pairs += len(first)
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from cnnpool.probe.base import size_of
 from cnnpool.probe.shift import NoLogitsError, logits, predictions, shift
 
-Border = Literal["circular", "black", "crop", "enlarged"]
+Border = Literal["circular", "zeros", "crop", "enlarged"]
 PresetName = Literal[
     "distinct",
     "zhang_imagenet",
@@ -48,8 +48,8 @@ class Preset:
         source: the paper.
         low, high: pixels; null: 0 and the number of offsets minus one.
         quarter: use the bounds -H/4 and H/4 instead.
-        border: ``circular``: pixels wrap around. ``black``: black enters, as in the crop of
-            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing enters.
+        border: ``circular``: pixels wrap around. ``zeros``: zeros enter the normalised image, its mean
+            colour, not black. ``crop``: 7/8 of the image (224 of 256), so that nothing enters.
             ``enlarged``: the image's size is cropped out of the image enlarged to 9/8 (36 for 32) by bilinear
             interpolation. Of both the offsets are 0..H/8 - 1.
         per_image: each image draws its own pair; otherwise ``batch`` images share one.
@@ -73,7 +73,7 @@ class Preset:
             return -(length // 4), length // 4
         if self.low is not None and self.high is not None:
             return self.low, self.high
-        return 0, (length if self.border in ("circular", "black") else length // 8) - 1
+        return 0, (length if self.border in ("circular", "zeros") else length // 8) - 1
 
     def draw(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw the shifts of the first and second views, each (N, 2): down, right."""
@@ -93,11 +93,11 @@ class Preset:
         (top, bottom), (left, right) = (self.bounds(length) for length in size)
         return torch.cartesian_prod(torch.arange(top, bottom + 1), torch.arange(left, right + 1))
 
-    def view(self, images: Tensor, shifts: Tensor, black: Tensor | None = None) -> Tensor:
-        """Views of images (N, C, H, W) under ``shifts`` (N, 2): down, right; ``black`` is (C,)."""
+    def view(self, images: Tensor, shifts: Tensor) -> Tensor:
+        """Views of normalised images (N, C, H, W) under ``shifts`` (N, 2): down, right."""
         down, right = shifts.unbind(1)
-        if self.border in ("circular", "black"):
-            return shift(images, down, right, circular=self.border == "circular", fill=black)
+        if self.border in ("circular", "zeros"):
+            return shift(images, down, right, circular=self.border == "circular")
         height, width = images.shape[2:]
         if self.border == "enlarged":
             size = (height + height // 8, width + width // 8)
@@ -132,8 +132,9 @@ PRESETS: dict[str, Preset] = {
     ),
     "aps_cifar": cifar(source="Chaman 2021, CIFAR: -3..2 px, circular, one pair per batch of 256"),
     "aps_crop": cifar(
-        source="Chaman 2021, CIFAR: -3..2 px, crops of the padded image, one pair per batch of 256",
-        border="black",
+        source="Chaman 2021, CIFAR: -3..2 px, crops of the image padded with zeros after normalisation, "
+        "one pair per batch of 256",
+        border="zeros",
     ),
     "aps_imagenet": Preset(
         source="Chaman 2021, ImageNet: -32..31 px, circular, one pair per batch",
@@ -143,12 +144,15 @@ PRESETS: dict[str, Preset] = {
     ),
     "lps_cifar": cifar(source="Rojas-Gomez 2022, CIFAR: -3..2 px, circular, one pair per batch"),
     "lps_crop": cifar(
-        source="Rojas-Gomez 2022, CIFAR: -3..2 px, crops of the padded image, one pair per batch",
-        border="black",
+        source="Rojas-Gomez 2022, CIFAR: -3..2 px, crops of the image padded with zeros after "
+        "normalisation, one pair per batch",
+        border="zeros",
     ),
     "tips": Preset(source="Saha 2024: -H/4..H/4 px, circular, one pair per batch", quarter=True),
     "tips_fill": Preset(
-        source="Saha 2024: -H/4..H/4 px, black enters, one pair per batch", quarter=True, border="black"
+        source="Saha 2024: -H/4..H/4 px, zeros enter after normalisation, one pair per batch",
+        quarter=True,
+        border="zeros",
     ),
     "flc_cifar": Preset(
         source="Grabinski 2022, CIFAR: crops of 32 out of 36 px by bilinear enlargement, one pair per batch",
@@ -167,17 +171,11 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def paired_predictions(
-    model: nn.Module, images: Tensor, preset: Preset, seed: int, black: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def paired_predictions(model: nn.Module, images: Tensor, preset: Preset, seed: int) -> tuple[Tensor, Tensor]:
     """Top-1 classes (N,) of two shifted views of every image (N, C, H, W), drawn by ``preset``."""
     generator = torch.Generator().manual_seed(seed)
     first, second = preset.draw(len(images), size_of(images), generator)
-
-    def views(x: Tensor, by: Tensor) -> Tensor:
-        return preset.view(x, by, black)
-
-    return predictions(model, images, first, views), predictions(model, images, second, views)
+    return predictions(model, images, first, preset.view), predictions(model, images, second, preset.view)
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
@@ -219,7 +217,6 @@ def over_all(
     images: Tensor,
     labels: Tensor,
     preset: Preset,
-    black: Tensor | None = None,
     seen: Seen | None = None,
     *,
     dense: bool = False,
@@ -235,7 +232,7 @@ def over_all(
         if seen and key in seen:
             top = seen[key]
         else:
-            view = None if preset.border == "circular" else lambda x, by: preset.view(x, by, black)
+            view = None if preset.border == "circular" else preset.view
             top = predictions(model, images, torch.tensor((down, across)), view, dense=dense)
             if seen is not None:
                 seen[key] = top
@@ -262,14 +259,12 @@ def over_all(
     )
 
 
-def over_drawn(
-    model: nn.Module, images: Tensor, labels: Tensor, preset: Preset, seed: int, black: Tensor | None = None
-) -> Agreement:
+def over_drawn(model: nn.Module, images: Tensor, labels: Tensor, preset: Preset, seed: int) -> Agreement:
     """``PAIRS`` pairs drawn for each image separately, so the spread over images includes that of draws."""
     found = {}
     own = replace(preset, per_image=True)
     for name, drawn in (("own", own), ("distinct", replace(own, distinct=True))):
-        pairs = [paired_predictions(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
+        pairs = [paired_predictions(model, images, drawn, seed + 7919 * k) for k in range(PAIRS)]
         found[name] = torch.stack([torch.stack(pair) for pair in pairs])
     same = {name: (tops[:, 0] == tops[:, 1]).double().mean(0) for name, tops in found.items()}
     right = found["own"] == labels.cpu()
@@ -296,16 +291,15 @@ def by_presets(
     labels: Tensor,
     presets: Mapping[str, Preset],
     seed: int,
-    black: Tensor | None = None,
 ) -> dict[str, Any]:
     """Results under the named presets: exact for few shifts, else over pairs drawn for every image."""
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
     seen: Seen = {}
     found = {
-        name: over_all(model, images, labels, preset, black, seen)
+        name: over_all(model, images, labels, preset, seen)
         if len(preset.shifts(size_of(images))) <= EXACT
-        else over_drawn(model, images, labels, preset, seed, black)
+        else over_drawn(model, images, labels, preset, seed)
         for name, preset in fitting.items()
     }
     result: dict[str, Any] = {

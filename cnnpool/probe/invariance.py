@@ -143,7 +143,7 @@ class ShiftInvariance(Probe):
     seed: Seed = 0
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, black, *_ = batch
+        images, labels, *_ = batch
         views = images[: self.samples], labels[: self.samples]
         some = images[: self.shift_samples], labels[: self.shift_samples]
         mapped = images[: self.map_samples], labels[: self.map_samples]
@@ -152,7 +152,7 @@ class ShiftInvariance(Probe):
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
         maxima = maximum_sampling(model, stages, few)
-        found = by_presets(model, *views, presets, self.seed, black)
+        found = by_presets(model, *views, presets, self.seed)
         for one in found["presets"].values():
             # With each protocol, since circular shifts of zero-padded networks measure something else.
             one["model_padding"] = paddings(model)

@@ -48,10 +48,10 @@ def test_all_pairs_of_a_hand_worked_image_are_counted():
 @pytest.mark.parametrize("name", ["distinct", "aps_crop"])
 def test_all_shifts_give_the_mean_of_what_a_protocol_draws(name, net):
     cnn, x = net("subsample").eval(), torch.randn(6, 1, 24, 24, generator=torch.Generator().manual_seed(1))
-    preset, black = PRESETS[name], torch.tensor([-2.0])
-    exact = over_all(cnn, x, torch.zeros(6).long(), preset, black)
+    preset = PRESETS[name]
+    exact = over_all(cnn, x, torch.zeros(6).long(), preset)
     own = replace(preset, per_image=True, distinct=True)
-    pairs = [paired_predictions(cnn, x, own, seed, black) for seed in range(200)]
+    pairs = [paired_predictions(cnn, x, own, seed) for seed in range(200)]
     drawn = torch.stack([first == second for first, second in pairs]).double().mean(0)
     # 200 draws of a share have a standard deviation of at most 0.036.
     assert (exact.distinct - drawn).abs().max() < 4 * 0.036
@@ -83,15 +83,15 @@ def test_answers_are_those_of_images_shifted_one_by_one(net, batch):
 
 
 def test_the_corner_sees_what_each_preset_lets_in():
-    model, x, black = Corner(), torch.ones(300, 1, 16, 16), torch.tensor([-1.0])
+    model, x = Corner(), torch.ones(300, 1, 16, 16)
     for name, preset in PRESETS.items():
         if preset.refusal((16, 16)):
             continue
         shifts = preset.draw(300, (16, 16), torch.Generator().manual_seed(4))
-        got = paired_predictions(model, x, preset, 4, black)
+        got = paired_predictions(model, x, preset, 4)
         for moved, top in zip(shifts, got, strict=True):
-            # Only a shift down or right brings black to the corner, and only where black enters.
-            let_in = (moved > 0).any(1) & (preset.border == "black")
+            # Only a shift down or right brings zero to the corner, and only where zeros enter.
+            let_in = (moved > 0).any(1) & (preset.border == "zeros")
             assert torch.equal(top == 0, let_in), name
 
 

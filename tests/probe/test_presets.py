@@ -53,12 +53,12 @@ def test_distinct_second_views_are_uniform_over_the_others():
     assert (counts[1:] - 1000).abs().max() < 5 * 31.3
 
 
-def test_crops_of_a_padded_image_are_views_with_a_black_border():
-    images, black = torch.rand(2, 3, 8, 8), torch.tensor([-1.0, -2.0, -3.0])
-    padded = black[None, :, None, None].expand(2, 3, 14, 14).clone()
-    padded[:, :, 3:11, 3:11] = images
+@pytest.mark.parametrize("name", ["aps_crop", "lps_crop", "tips_fill"])
+def test_zeros_enter_the_normalised_image_as_in_the_papers_code(name):
+    images = torch.randn(2, 3, 8, 8)
+    padded = F.pad(images, (3, 3, 3, 3))
     shifts = torch.tensor([[2, -3], [-1, 0]])
-    view = PRESETS["aps_crop"].view(images, shifts, black)
+    view = PRESETS[name].view(images, shifts)
     for n, (down, right) in enumerate(shifts.tolist()):
         expected = padded[n, :, 3 - down : 11 - down, 3 - right : 11 - right]
         assert torch.equal(view[n], expected)
