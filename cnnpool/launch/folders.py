@@ -1,5 +1,7 @@
 """Names of run folders, unique within a sweep."""
 
+import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +27,11 @@ UNNAMED = (
 
 Settings without effect by ``cnnpool.run_folder.identity.EFFECTS`` are left out too.
 """
+FILES = ("data.root", "model.weights")
+"""Settings that are paths: a name has their last component, and a digest if there are others."""
+FIXED = ("cifar10", "cifar100", "digits", "fashion_mnist", "huggingface", "mnist", "torchvision")
+"""Data sets whose images do not depend on ``data.root``."""
+MOST, MOST_OF_VALUE = 100, 24  # Bytes of a component of the path, and of a value in it
 
 
 def run_name(
@@ -34,22 +41,25 @@ def run_name(
 
     ``choices`` has the chosen name of each room, ``overrides`` the job's part of the command line.
     """
-    named = [text for text in overrides if _is_named(_key(text), swept)]
+    rooted = choices.get("data") not in FIXED and settings["data"].get("root") is not None
+    unnamed = (*UNNAMED, "data.root") if rooted else UNNAMED
+    named = [text for text in overrides if _is_named(_key(text), swept, unnamed)]
     parts = [
-        _word("-".join(filter(None, (choices.get("data"), _which(settings["data"]))))),
+        _word("-".join(filter(None, (choices.get("data"), _which(settings["data"], rooted))))),
         _word("-".join(filter(None, (choices.get("model"), settings["model"].get("arch"))))),
         choice_name(choices["pool"], named),
         _word(f"seed{settings['seed']}"),
     ]
     if choices.get("experiment"):
         parts.insert(0, choices["experiment"])
-    return "/".join(parts)
+    return "/".join(_shortened(part, MOST) for part in parts)
 
 
-def _which(data: Mapping[str, Any]) -> str | None:
-    """The data set within a package of several."""
-    path = data.get("path")
-    return str(path).strip("/.") if path else data.get("dataset")
+def _which(data: Mapping[str, Any], rooted: bool) -> str | None:
+    """The data set within a package of several, or the folder of a user's own images."""
+    if path := data.get("path"):
+        return str(path).strip("/.")
+    return _file(str(data["root"])) if rooted else data.get("dataset")
 
 
 def is_harmless(key: str) -> bool:
@@ -57,8 +67,8 @@ def is_harmless(key: str) -> bool:
     return effect(key) == "nothing"
 
 
-def _is_named(key: str, swept: Collection[str]) -> bool:
-    if key in UNNAMED or key.startswith(("launch.", "log.")):
+def _is_named(key: str, swept: Collection[str], unnamed: Collection[str]) -> bool:
+    if key in unnamed or key.startswith(("launch.", "log.")):
         return False
     return key in swept or not is_harmless(key)
 
@@ -72,8 +82,38 @@ def choice_name(pool: str, overrides: Iterable[str]) -> str:
 
     ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
     """
-    words = [re.sub(r"^[+~]*(pool@stage\.|stage\.|pool\.)?", "", text) for text in overrides]
-    return "+".join([pool, *sorted(map(_word, words))])
+    return "+".join([pool, *sorted(map(_setting, overrides))])
+
+
+def _setting(override: str) -> str:
+    """An override as part of a name: ``kernel_size=3`` of ``pool.kernel_size=3``, a deletion as ``=off``."""
+    key, equals, value = override.partition("=")
+    if override.startswith("~"):
+        equals, value = "=", "off"
+    elif _key(override) in FILES:
+        value = _file(value)
+    name = re.sub(r"^[+~]*(pool@stage\.|stage\.|pool\.)?", "", key)
+    return f"{_word(name)}{equals}{_shortened(_word(value), MOST_OF_VALUE)}"
+
+
+def _file(path: str) -> str:
+    """The stem of a path, and a digest of the whole if there is more to it."""
+    path = os.path.normpath(path.strip("\"'"))
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return stem if path == os.path.basename(path) else f"{stem or 'root'}-{_digest(path)}"
+
+
+def _shortened(text: str, most: int) -> str:
+    """``text`` in at most so many bytes: its beginning and a digest of it where it is longer."""
+    whole = text.encode()
+    if len(whole) <= most:
+        return text
+    digest = _digest(text)
+    return f"{whole[: most - len(digest) - 1].decode(errors='ignore')}-{digest}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _word(text: str) -> str:

@@ -1,5 +1,6 @@
 """Jobs of a command line, with Hydra's own composition as the oracle."""
 
+import hashlib
 import itertools
 import json
 import re
@@ -321,12 +322,50 @@ def test_jobs_that_differ_only_in_what_changes_no_result_get_folders_of_their_ow
     monkeypatch.chdir(tmp_path)
     jobs = jobs_of(asked("-m data.root=a/b,a fit.devices=1,2 pool=max"))
     names = [job.folder.parent.name for job in jobs]
-    assert names == [f"max+data.root={root}+fit.devices={n}" for root in ("a_b", "a") for n in (1, 2)]
+    digest = hashlib.sha256(b"a/b").hexdigest()[:8]
+    roots = (f"b-{digest}", "a")
+    assert names == [f"max+data.root={root}+fit.devices={n}" for root in roots for n in (1, 2)]
     assert capsys.readouterr().err == "".join(
         f"{key} differs between the jobs, so it is part of their folders' names\n" for key in ("data.root",)
     )
     (single,) = jobs_of(asked("data.root=a fit.keep_memory=false pool=max"))
     assert single.folder.parent.name == "max"
+
+
+def test_a_name_has_no_component_over_100_bytes_whatever_is_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long, other = (f"/{name * 60}/{name * 90}/best.ckpt" for name in "ab")
+    many = [f"probe.gradient.samples=1{n:030}" for n in range(3)]
+    lines = [
+        ["model=torchvision:resnet18", f"model.weights={long}"],
+        ["model=torchvision:resnet18", f"model.weights={other}"],
+        [f"+model.{'k' * 200}=1"],
+        ["out=o", *(f"+data.{key}=1" for key in "abcdefghijklmnopqrstuvwxyz"), f"data.limit={10**90}"],
+        *([one] for one in many),
+    ]
+    jobs = [jobs_of(Request(line))[0] for line in lines]
+    names = [job.name for job in jobs]
+    assert max(len(part.encode()) for name in names for part in name.split("/")) <= 100
+    assert len({*names}) == len(names)
+    assert [f"+model.weights=best-{hashlib.sha256(path.encode()).hexdigest()[:8]}/" in names[n]
+            for n, path in enumerate((long, other))] == [True, True]  # fmt: skip
+
+
+def test_two_folders_of_images_have_two_folders_of_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    roots = ("photos", "/a/photos", "b/photos", "./photos")
+    names = [jobs_of(Request(["data=image_folder", f"data.root={root}"]))[0].name for root in roots]
+    assert names[0] == names[3] == "image_folder-photos/convnet/max/seed0"
+    assert len({*names}) == 3 and all(name.startswith("image_folder-photos") for name in names)
+    # Published images are the same wherever they lie.
+    assert [jobs_of(Request(["data=mnist", f"data.root={root}"]))[0].name for root in roots] == (
+        ["mnist/convnet/max/seed0"] * 4
+    )
+
+
+def test_a_probe_left_out_is_named_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert jobs_of(asked("~probe.cost"))[0].name == "digits/convnet/max+probe.cost=off/seed0"
 
 
 def test_jobs_asked_for_twice_run_once_and_that_is_said(tmp_path, monkeypatch, capsys):
@@ -340,8 +379,8 @@ def test_different_jobs_in_one_folder_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"here would be the folder of two jobs \(seed: 0 -> 1\)"):
         jobs_of(asked("-m seed=0,1 hydra.sweep.subdir=here"))
-    with pytest.raises(ValueError, match=r"data.root: a/b -> a_b"):
-        jobs_of(asked("-m data.root=a/b,a_b"))
+    with pytest.raises(ValueError, match=r"data.size: 8 -> 9"):
+        jobs_of(asked("-m data.size=8,9 hydra.sweep.subdir=here"))
     assert not list(tmp_path.iterdir())
 
 
