@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import Count, odd
 from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import NORMS, Norm
 from cnnpool.pool.window import IntPair, ceil_div, largest_finite, pair, wide
 
@@ -16,6 +17,7 @@ Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
 """Odd side m of the filters: the convolution that predicts them has m^4 C weights per group."""
 
 
+@one_node
 def adaptive_blur_pool2d(
     x: Tensor,
     logits: Tensor,

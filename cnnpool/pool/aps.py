@@ -18,6 +18,7 @@ from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import EdgeConv2d, conv2d, pad
 from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.internals import is_exported
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
 
@@ -25,6 +26,7 @@ Choose = Literal["max", "min"]
 Order = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
 
 
+@one_node
 def aps_pool2d(
     x: Tensor,
     stride: IntPair = 2,
@@ -355,6 +357,7 @@ class TipsPool2d(PolyphasePool2d):
         return self.channels * self.pixels(height, width) * (convolved + 4 + taps)
 
 
+@one_node
 def polyphase_unpool2d(
     x: Tensor,
     phase: Tensor,

@@ -12,6 +12,7 @@ from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.internals import is_exported
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import (
     IntPair,
     Window,
@@ -25,6 +26,7 @@ from cnnpool.pool.window import (
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
 
+@one_node
 def avg_pool2d(
     input: Tensor,
     kernel_size: IntPair,
@@ -135,6 +137,7 @@ class AvgPool2d(LikeTorch, WindowPool2d):
         return avg_pool2d(x, *self.window, self.count_include_pad, self.divisor_override)
 
 
+@one_node
 def sum_pool2d(
     x: Tensor,
     kernel_size: IntPair,

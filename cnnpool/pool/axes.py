@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from cnnpool.pool.avg import AvgPool2d
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.blur import BlurPool2d
+from cnnpool.pool.leaves import Leaf
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.subsample import Subsample2d
 from cnnpool.registry import options_of
@@ -19,7 +20,7 @@ SEPARABLE = (MaxPool2d, AvgPool2d, BlurPool2d, Subsample2d)
 """Operators that give the same along two axes and then the third as along all three at once."""
 
 
-class Pool1d(nn.Module):
+class Pool1d(Leaf):
     """An operator for sequences: (N, C, L) -> (N, C, L').
 
     Args:
@@ -46,7 +47,7 @@ class Pool1d(nn.Module):
         return y.squeeze(-2)
 
 
-class Pool3d(nn.Module):
+class Pool3d(Leaf):
     """A separable operator for volumes: (N, C, D, H, W) -> (N, C, D', H', W'), over H and W, then over D.
 
     Outputs and gradients of a maximum are torch's, to the last bit where windows do not overlap; means and

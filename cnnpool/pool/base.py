@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import odd
+from cnnpool.pool.leaves import Leaf
 from cnnpool.pool.window import ceil_div, check_batch, window_of
 from cnnpool.pool.window import window_size as window_size
 from cnnpool.registry import checked as checked
@@ -68,7 +69,7 @@ def placed(values: Tensor, *, device: Device = None, dtype: torch.dtype | None =
     return values.to(device=device, dtype=dtype or torch.get_default_dtype())
 
 
-class Pool2d(nn.Module):
+class Pool2d(Leaf):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
     Constructed as ``Name2d(channels, *, stride=2, ..., device=None, dtype=None)``: options are keyword-only,

@@ -14,10 +14,12 @@ from cnnpool.pool.base import CellPool2d, Place, Pool2d, Size, Taps, both, check
 from cnnpool.pool.dispatch import kernels_without_forward_mode
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.internals import is_exported
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import MaxPool2d, max_pool2d
 from cnnpool.pool.window import IntPair, Window, is_channels_last, pair
 
 
+@one_node
 def blur_pool2d(
     x: Tensor, filter_size: IntPair = 3, stride: IntPair = 2, padding_mode: PaddingMode = "reflect"
 ) -> Tensor:
@@ -113,6 +115,7 @@ class BlurPool2d(CellPool2d):
         return blur_pool2d(x, self.filter_size, self.stride, self.padding_mode)
 
 
+@one_node
 def max_blur_pool2d(
     x: Tensor,
     kernel_size: IntPair = 2,

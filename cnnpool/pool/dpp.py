@@ -8,11 +8,13 @@ from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice, checked
 from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, wide, window_on
 
 Form = Literal["symmetric", "asymmetric"]
 
 
+@one_node
 def dpp_pool2d(
     x: Tensor,
     alpha: float | Tensor,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.base import CellPool2d, Place, Pool2d, RationalPool2d, Stride, check_choice, checked
 from cnnpool.pool.internals import holds, modulo
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
 
 
@@ -70,6 +71,7 @@ def _flops(pool: Pool2d, height: int, width: int) -> int:
     return 2 * pool.channels * height * columns * (width + rows)
 
 
+@one_node
 def ideal_lowpass_pool2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023, arXiv:2303.08085).
 
@@ -119,6 +121,7 @@ Nyquist = Literal["mean", "sum", "zero"]
 NYQUIST_GAIN = {"mean": 1.0, "sum": 2.0, "zero": 0.0}
 
 
+@one_node
 def spectral_pool2d(x: Tensor, size: IntPair, *, nyquist: Nyquist = "mean") -> Tensor:
     """Keep the H' x W' lowest frequencies of the map's Fourier transform (Rippel 2015, arXiv:1506.03767).
 

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import cells, peak, weighted_mean
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
 
 
+@one_node
 def lip_pool2d(
     x: Tensor,
     logits: Tensor,

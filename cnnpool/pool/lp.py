@@ -11,6 +11,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import FLOORED, POWER, Mean, evaluate
 from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice, checked
 from cnnpool.pool.cells import added, cells, count, peak
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import IntPair, wide, window_on
@@ -20,6 +21,7 @@ Power = Annotated[float, Gt(0)]
 Form = Literal["sum", "mean"]
 
 
+@one_node
 def lp_pool2d(
     input: Tensor,
     norm_type: float | Tensor,
@@ -136,6 +138,7 @@ class LpPool2d(LikeTorch, WindowPool2d):
         return lp_pool2d(x, p, kernel_size, stride, ceil_mode, padding=padding, form=self.form)
 
 
+@one_node
 def gem_pool2d(
     x: Tensor,
     kernel_size: IntPair,

@@ -12,6 +12,7 @@ from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, bot
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.internals import is_exported
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import (
     IntPair,
     Window,
@@ -48,6 +49,7 @@ def max_pool2d(
     return_indices: bool,
     ties: Ties = "first",
 ) -> Any: ...
+@one_node
 def max_pool2d(
     input: Tensor,
     kernel_size: IntPair,
@@ -98,6 +100,7 @@ def max_pool2d(
     return y, indices_of(winners, window, input.shape[-2], input.shape[-1])
 
 
+@one_node
 def max_pool2d_with_winners(
     input: Tensor,
     kernel_size: IntPair,

@@ -8,9 +8,11 @@ from torch import Tensor
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.autograd.winners import Route, indices_of, scatter
 from cnnpool.pool.dispatch import is_plain
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, check_floating, is_channels_last, window_of
 
 
+@one_node
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,

@@ -12,6 +12,7 @@ from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.internals import is_transforming
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Fraction, Per, repeats
 from cnnpool.pool.window import IntPair, Window, wide, window_on
@@ -23,6 +24,7 @@ def max_and_average(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     return max_pool2d(x, *window), average
 
 
+@one_node
 def mixed_pool2d(
     x: Tensor,
     kernel_size: IntPair,
@@ -178,6 +180,7 @@ def share(logits: Tensor) -> Tensor:
     return logits.clamp(-bound, bound).sigmoid()
 
 
+@one_node
 def gated_pool2d(
     x: Tensor,
     weight: Tensor,
@@ -243,6 +246,7 @@ class GatedPool2d(WindowPool2d):
         return gated_pool2d(x, self.weight, *self.window)
 
 
+@one_node
 def tree_pool2d(
     x: Tensor,
     leaves: Tensor,

@@ -7,10 +7,12 @@ from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Place, PlainWindowPool2d, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, comparisons, count, order, peak
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import IntPair, wide, window_on
 
 
+@one_node
 def median_pool2d(
     x: Tensor,
     kernel_size: IntPair,
@@ -68,6 +70,7 @@ class MedianPool2d(PlainWindowPool2d):
         return median_pool2d(x, *self.window)
 
 
+@one_node
 def ordinal_pool2d(
     x: Tensor,
     weight: Tensor,

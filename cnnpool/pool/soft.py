@@ -10,11 +10,13 @@ from cnnpool.bounds import AboveZero, Share
 from cnnpool.pool.autograd.replayed import SOFT, Mean, evaluate
 from cnnpool.pool.base import Cells, Padding, Place, Side, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, count, inside, peak, weighted_mean
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.scalar import Fraction, Per, Positive, repeats
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
 
 
+@one_node
 def soft_pool2d(
     x: Tensor,
     kernel_size: IntPair,
@@ -119,6 +121,7 @@ def _dice(a: Tensor, b: Tensor) -> Tensor:
     return 2 * ratio / (1 + ratio.square())
 
 
+@one_node
 def ada_pool2d(
     x: Tensor,
     kernel_size: IntPair,
@@ -195,6 +198,7 @@ class AdaPool2d(WindowPool2d):
         return ada_pool2d(x, *self.window, beta=self.beta(wide(x)))
 
 
+@one_node
 def logsumexp_pool2d(
     x: Tensor,
     kernel_size: IntPair,

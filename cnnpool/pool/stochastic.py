@@ -14,12 +14,14 @@ from cnnpool.pool.base import PlainWindowPool2d
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.internals import is_exported
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, is_channels_last, memory_format, wide, window_on
 
 # Marks that there is no winner; the window must have fewer cells.
 NOWHERE = 255
 
 
+@one_node
 def stochastic_pool2d(
     x: Tensor,
     kernel_size: IntPair,

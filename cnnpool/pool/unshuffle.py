@@ -10,10 +10,12 @@ from cnnpool.pool.base import CellPool2d, OddTaps, Place, Pool2d, Taps, both, ch
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import holds
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation
 from cnnpool.pool.window import IntPair, is_channels_last, pair
 
 
+@one_node
 def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Every s x s cell of pixels becomes s^2 channels (Shi 2016), as ``torch.nn.functional.pixel_unshuffle``.
 

@@ -13,6 +13,7 @@ from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import CellPool2d, Place, check_choice, checked, placed
 from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import modulo
+from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import check_batch, check_floating
 
 HIGHEST_ORDER = 10
@@ -73,6 +74,7 @@ def _roots(coefficients: list[float]) -> list[complex]:
     return roots
 
 
+@one_node
 def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Tensor:
     """Wavelet transform of one level: each channel gives one band per filter of ``bank`` (Mallat 1989).
 

@@ -2,12 +2,13 @@
 
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from cnnpool.pool.leaves import Leaf
 from cnnpool.registry import checked
 
 
-class Readout(nn.Module):
+class Readout(Leaf):
     """Feature map to vector, (N, C, H, W) -> (N, D), D = ``out_features`` known before the first batch.
 
     Constructed as ``Name(channels, size, *, ...)``; options are keyword-only, so that the signature is the

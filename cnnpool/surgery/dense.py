@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cnnpool.pool.leaves import Leaf
+
 
 def merges(module: nn.Module) -> bool:
     """Whether ``module`` is torchvision's or timm's patch merging (Liu 2021, arXiv:2103.14030)."""
@@ -51,7 +53,7 @@ def pads_by_stride(conv: nn.Conv2d) -> bool:
     return type(conv).__name__.endswith("Same") and bool(getattr(conv, "same_pad", True))
 
 
-class DenseSameConv2d(nn.Module):
+class DenseSameConv2d(Leaf):
     """A Same convolution at stride 1 whose every s-th value equals the output at stride s.
 
     Along n pixels, SAME of stride s, window k and dilation d adds

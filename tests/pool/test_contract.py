@@ -13,9 +13,11 @@ import pickle
 import pytest
 import torch
 import yaml
+from functions import CALLS
+from torch import fx, nn
 from torch.testing import assert_close
 
-from cnnpool import registry, schema
+from cnnpool import pool, registry, schema
 from cnnpool.pool import OPERATORS, Pool2d, build
 from cnnpool.registry import KEEP
 
@@ -205,3 +207,30 @@ def test_input_that_is_no_batch_of_maps_is_refused_with_its_type_and_shape(make)
             message = rf"takes floating-point \(N, C, H, W\), got {x.dtype} of shape \({x.shape[0]},"
             with pytest.raises(ValueError, match=message):
                 make(name, 4)(x)
+
+
+def test_torch_fx_records_the_operator_as_one_call_and_its_hooks_run_once(stem, pure, make):
+    for training in (False, True):
+        op, before = make(stem, training=training), nn.Conv2d(3, 3, 1, dtype=torch.float64)
+        op.register_forward_hook(lambda *given: 2 * given[-1])
+        network = nn.Sequential(before, op)
+        graph, alone = fx.symbolic_trace(network), fx.symbolic_trace(op)
+        assert [node.target for node in graph.graph.nodes if node.op == "call_module"] == ["0", "1"]
+        assert list(graph.state_dict()) == list(network.state_dict())
+        for size in ((8, 8), (12, 10)):
+            x = torch.randn(2, 3, *size, dtype=torch.float64)
+            assert torch.equal(pure(graph)({}, x), pure(network)({}, x))
+            assert torch.equal(pure(alone)({}, x), pure(op)({}, x))
+
+
+def test_torch_fx_records_a_function_as_one_call():
+    functions = {name for name in pool.__all__ if name.endswith("pool2d") or name in CALLS}
+    assert functions == CALLS.keys()
+    x = torch.rand(2, 4, 8, 8)
+    for name, call in CALLS.items():
+        graph = fx.symbolic_trace(call)
+        assert next(n.target for n in graph.graph.nodes if n.op == "call_function") is getattr(pool, name)
+        torch.manual_seed(0)
+        expected = call(x)
+        torch.manual_seed(0)
+        assert torch.equal(graph(x), expected), name
