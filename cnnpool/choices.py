@@ -4,11 +4,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from cnnpool import registry
+from cnnpool.registry import Option
+
 PUBLISHED = ("installed", "timm", "torchvision")  # Models of other packages
 
 
 def is_published(settings: Mapping[str, Any]) -> bool:
     return settings["model"]["name"] in PUBLISHED
+
+
+def network_options(arch: str) -> Mapping[str, Option]:
+    """The arguments of an installed package's network beside the number of classes, which comes first."""
+    return registry.options_after(registry.lookup({}, "networks", arch), 1)
 
 
 def options_of(chosen: Mapping[str, Any]) -> dict[str, Any]:

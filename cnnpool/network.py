@@ -1,6 +1,5 @@
 """The network of a run: built from its settings, or rebuilt from the run's record."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from cnnpool.run_folder.identity import as_json
 
 Settings = Mapping[str, Any]
 Stages = dict[str, dict[str, Any]]
+TABLES: dict[str, Mapping[str, Any]] = {"operators": pool.OPERATORS, "readouts": readout.READOUTS}
 
 
 class Images(NamedTuple):
@@ -35,14 +35,15 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
     torch.manual_seed(seed)
     try:
         if name["name"] in published.PUBLISHED:
+            own = published.own_options(name["arch"]) if name["name"] == "installed" else ()
             return published.build(
                 name["name"],
                 *images,
                 # The record is complete; the network was built without options at their default.
-                operators=Operators({"name": KEEP}, {s: _changed(pool.OPERATORS, stages[s]) for s in stages}),
-                readout=_changed(readout.READOUTS, readout_name),
+                operators=Operators({"name": KEEP}, {s: _changed("operators", stages[s]) for s in stages}),
+                readout=_changed("readouts", readout_name),
                 arch=name["arch"],
-                order=name.get("order", "after"),
+                **{key: name[key] for key in ("order", *own) if key in name},
             )
         return model.build(
             **images._asdict(),
@@ -78,8 +79,8 @@ def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
 def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
     own = {s: spec for s, spec in own_operators(settings).items() if spec["name"] != "inherit"}
     operators = Operators(
-        _changed(pool.OPERATORS, settings["pool"]),
-        {stage: _changed(pool.OPERATORS, spec) for stage, spec in own.items()},
+        _changed("operators", settings["pool"]),
+        {stage: _changed("operators", spec) for stage, spec in own.items()},
     )
     with located("model", settings["model"]):
         net = published.build(
@@ -87,7 +88,7 @@ def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
             size=images.size,
             num_classes=images.num_classes,
             operators=operators,
-            readout=_changed(readout.READOUTS, settings["readout"]),
+            readout=_changed("readouts", settings["readout"]),
             **settings["model"],
         )
     whole = {
@@ -97,10 +98,10 @@ def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
     return net, whole
 
 
-def _changed(table: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+def _changed(room: str, chosen: Settings) -> dict[str, Any]:
     """``chosen`` without options at their default, which an operator takes from the layer it replaces."""
     if chosen["name"] == KEEP:
         return dict(chosen)
-    signature = inspect.signature(registry.lookup(table, "choices", chosen["name"]))
-    usual = {name: as_json(parameter.default) for name, parameter in signature.parameters.items()}
-    return {k: v for k, v in chosen.items() if k == "name" or as_json(v) != usual.get(k, inspect.Parameter)}
+    known = registry.options_of(registry.lookup(TABLES[room], room, chosen["name"]))
+    usual = {key: as_json(option.default) for key, option in known.items()}
+    return {k: v for k, v in chosen.items() if k not in usual or as_json(v) != usual[k]}

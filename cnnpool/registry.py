@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
+PLAIN = (str, int, float, tuple, list, dict, types.NoneType)  # Types of values in a configuration
 KEEP = "keep"  # Keeps the operator or readout of a published network
 
 
@@ -46,7 +47,7 @@ class Option:
         from pydantic import ValidationError
 
         plain = _plain(value)
-        for candidate in (plain, math.inf) if plain == "inf" else (plain,):
+        for candidate in (plain, math.inf) if plain == "inf" else (plain, value):
             try:
                 taken = self._adapter.validate_python(candidate)
             except ValidationError:
@@ -67,12 +68,15 @@ class Option:
 
 
 def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
-    """The class or function called ``name``: a built-in one, else an installed package's entry point."""
+    """The class or function called ``name``: a built-in one, else an installed package's entry point.
+
+    Of that the value, ``package.module:function``, is a name too.
+    """
     if name in table:
         return table[name]
     foreign = _foreign(f"cnnpool.{room}")
-    if name in foreign:
-        entry: Entry = _loaded(foreign[name])
+    if point := foreign.get(name) or next((one for one in foreign.values() if one.value == name), None):
+        entry: Entry = _loaded(point)
         return entry
     raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
 
@@ -105,13 +109,21 @@ def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
     return _options_of(entry)
 
 
+def options_after(entry: Callable[..., Any], first: int) -> Mapping[str, Option]:
+    """The parameters of somebody's function after the ``first`` ones that have a plain default, or none."""
+    found = _options_of(entry, (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY))
+    rest = list(found.items())[first:]
+    empty = inspect.Parameter.empty
+    return {key: one for key, one in rest if one.default is empty or isinstance(one.default, PLAIN)}
+
+
 @cache
-def _options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
+def _options_of(
+    entry: Callable[..., Any], kinds: tuple[Any, ...] = (inspect.Parameter.KEYWORD_ONLY,)
+) -> Mapping[str, Option]:
     hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
     parameters = inspect.signature(entry).parameters.values()
-    found = {
-        p.name: Option(hints.get(p.name, Any), p.default) for p in parameters if p.kind is p.KEYWORD_ONLY
-    }
+    found = {p.name: Option(hints.get(p.name, Any), p.default) for p in parameters if p.kind in kinds}
     return types.MappingProxyType(found)
 
 

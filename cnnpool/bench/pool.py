@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from cnnpool import pool
+from cnnpool import pool, registry
 from cnnpool.bench.measure import STEPS, Call, copying, in_turn, kept_bytes, nbytes, ratio, replays, singles
 
 CPU = torch.device("cpu")
@@ -36,6 +36,7 @@ class Duel(NamedTuple):
     theirs: Callable[[int], Function]
     positive: bool = False  # Whether the map is non-negative, as after a ReLU: the rival requires it
     random: bool = False  # Whether both draw: then they are compared on average
+    alike: bool = True  # Whether both compute the same
 
 
 def _timm_blur(filter_size: int) -> Callable[[int], nn.Module]:
@@ -127,6 +128,14 @@ DUELS = {
 }
 
 
+def duel_of(operator: str) -> Duel:
+    """The operator's named rival; of any other operator the maximum of 2x2 cells, as a yardstick."""
+    if operator in DUELS:
+        return DUELS[operator]
+    rival = "F.max_pool2d, another operator"
+    return Duel(rival, lambda c: pool.build(operator, c), lambda c: lambda x: F.max_pool2d(x, 2), alike=False)
+
+
 class Case(NamedTuple):
     operator: str
     shape: tuple[int, int, int, int]
@@ -136,11 +145,14 @@ class Case(NamedTuple):
 
 def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case]:
     """All cases of ``shapes``, or those of the operators ``only``, by full name or its first word."""
-    known = [*DUELS, *{name.split()[0]: None for name in DUELS}]
+    others = dict.fromkeys(registry.names(pool.OPERATORS, "operators"))
+    others = {name: None for name in others if not any(duel.split()[0] == name for duel in DUELS)}
+    known = [*DUELS, *{name.split()[0]: None for name in DUELS}, *others]
     for name in only:
         if name not in known:
-            raise ValueError(f"--only: no operator {name!r}; choose from {', '.join(known)}")
+            raise ValueError(f"--only: no operator {name!r}; {registry.did_you_mean(name, known)}")
     operators = [name for name in DUELS if not only or name in only or name.split()[0] in only]
+    operators += [name for name in others if name in only]
     return [
         Case(operator, shape, dtype, layout)
         for operator in operators
@@ -156,7 +168,7 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "e
     On the CPU also ``single`` calls and ``scaling``, the speed-up over one thread; on a GPU, which must be
     the current one, the times ``replayed`` from CUDA graphs, without launching.
     """
-    duel = DUELS[case.operator]
+    duel = duel_of(case.operator)
     row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + ", torch.compile" * (rival == "compile")}
     try:
         theirs = duel.theirs(case.shape[1])
@@ -165,14 +177,14 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "e
     x = _map(case, duel.positive, device)
     pair = duel.ours(case.shape[1]), theirs
     ours, theirs = (side.to(x) if isinstance(side, nn.Module) else side for side in pair)
-    _agree(case, ours, theirs, x)
-    learnt = [[side.power(device)] if isinstance(side, Learnt) else [] for side in (ours, theirs)]
+    if duel.alike:
+        _agree(case, ours, theirs, x)
+    learnt = [_learnt(side, device) for side in (ours, theirs)]
     if rival == "compile":
         # Recompile for each shape.
         torch.compiler.reset()
         theirs = torch.compile(theirs, dynamic=False)
     y = ours(x).detach()
-    grad = torch.randn_like(y)
     try:
         kept = kept_bytes(ours, x), kept_bytes(theirs, x)
     except RuntimeError as error:
@@ -185,7 +197,7 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: str = "e
     copy = copying(2 * nbytes([x, y]) + 2 * kept[0], device)
 
     def steps() -> dict[str, Call]:
-        ours_step, rival_step = (_step(*each, x, grad) for each in zip((ours, theirs), learnt, strict=True))
+        ours_step, rival_step = (_step(*each, x) for each in zip((ours, theirs), learnt, strict=True))
         return {"ours": ours_step, "rival": rival_step, "copy": copy}
 
     calls = steps()
@@ -224,10 +236,15 @@ def _map(case: Case, positive: bool, device: torch.device) -> Tensor:
     return x.to(device).requires_grad_()
 
 
-def _step(function: Function, learnt: list[Tensor], x: Tensor, grad: Tensor) -> Call:
+def _learnt(side: Function, device: torch.device) -> list[Tensor]:
+    return [side.power(device)] if isinstance(side, Learnt) else list(getattr(side, "parameters", list)())
+
+
+def _step(function: Function, learnt: list[Tensor], x: Tensor) -> Call:
     # A separate leaf: autograd accumulates gradients on the stream that first used one, and a recording
     # must not use the stream of earlier steps.
     x = x.detach().requires_grad_()
+    grad = torch.randn_like(function(x).detach())
     return lambda: torch.autograd.grad(function(x), [x, *learnt], grad)
 
 

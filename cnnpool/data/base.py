@@ -142,7 +142,7 @@ class Source:
     download: bool = True
     batch_size: Count = 128
     eval_batch_size: Count | None = None
-    val_size: ValSize = 5000
+    val_size: ValSize = 0.1
     limit: Count | None = None
     limit_seed: Seed | None = None
     crop: CountOrZero = 0

@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
-from cnnpool.data.base import Raw, Source, Split, ValSize
+from cnnpool.data.base import Raw, Source, Split
 from cnnpool.data.cache import Stream, cached, decoded_rows
 from cnnpool.data.decode import Size, quiet_pillow
 from cnnpool.data.draws import cut
@@ -64,7 +64,6 @@ class ImageSource(Source):
             than a quarter of the free memory. Results are bit-identical.
     """
 
-    val_size: ValSize = 0.1
     channels: Literal[1, 3] | None = None
     size: Side | tuple[Side, Side] | None = None
     resize: Side | tuple[Side, Side] | None = None

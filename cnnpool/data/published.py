@@ -82,6 +82,8 @@ def enlarge(images: np.ndarray, size: int) -> np.ndarray:
 class Published(Source):
     """A data set that torchvision holds in memory, with files in ``root`` as torchvision arranges them."""
 
+    val_size: ValSize = 5000
+
     by_class: ClassVar[bool] = False
     title: ClassVar[str]  # Name of the class in ``torchvision.datasets``
     folder: ClassVar[str]  # Folder of its files, below the root

@@ -23,11 +23,9 @@ from cnnpool.data import Dataset
 from cnnpool.inspection.images import batch, draw, read_data
 from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
-from cnnpool.pool import OPERATORS
 from cnnpool.probe import PROBES, Batch, Probe, declared
 from cnnpool.probe.shift import NoLogitsError, logits
 from cnnpool.quantity import records
-from cnnpool.readout import READOUTS
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import as_json
@@ -107,8 +105,7 @@ def exchange(
         model = subject.build(dataset).model.eval()
     torch.manual_seed(asked.seed)
     # An option of the operator comes before one of the swap, such as the order that both have.
-    table = OPERATORS if asked.swap in OPERATORS else READOUTS
-    known = registry.options_of(table[asked.swap]) if asked.swap in table else {}
+    known = registry.options_of(replace.found(asked.swap, asked.where)[1])
     of_swap = {key: options.pop(key) for key in SWAP & options.keys() - known.keys()}
     example = images.images[:1]
     return model, replace.exchange(model, asked.swap, options, example=example, where=asked.where, **of_swap)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cnnpool import registry, schema
-from cnnpool.choices import is_published, options_of, own_operators
+from cnnpool.choices import is_published, network_options, options_of, own_operators
 from cnnpool.recipe import LOGGERS, TensorBoard
 from cnnpool.registry import KEEP, Option
 
@@ -38,7 +38,7 @@ def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
         raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
-    registry.check_options(_known(room, name), name, options_of(chosen), path)
+    registry.check_options(_known(room, name, chosen), name, options_of(chosen), path)
 
 
 def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -58,12 +58,14 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
         yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
 
 
-def _known(room: str, name: str) -> Mapping[str, Option]:
+def _known(room: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Option]:
     """The options of a choice, from the schema or from the signature of an installed package's entry."""
     if name == KEEP and room in ("pool", "readout"):
         return {}
     try:
-        return schema.options_of(room, name)
+        known = schema.options_of(room, name)
+        own = network_options(str(chosen.get("arch"))) if (room, name) == ("model", "installed") else {}
+        return {**own, **known}
     except KeyError:
         names = dict.fromkeys(schema.names(room), dict)
         return registry.options_of(registry.lookup(names, schema.ROOMS[room].entries, name))

@@ -46,7 +46,8 @@ def run_name(
     named = [text for text in overrides if _is_named(_key(text), swept, unnamed)]
     parts = [
         _word("-".join(filter(None, (choices.get("data"), _which(settings["data"], rooted))))),
-        _word("-".join(filter(None, (choices.get("model"), settings["model"].get("arch"))))),
+        # A package's network is chosen by its own name.
+        _word("-".join(filter(None, dict.fromkeys((choices.get("model"), settings["model"].get("arch")))))),
         choice_name(choices["pool"], named),
         _word(f"seed{settings['seed']}"),
     ]

@@ -19,15 +19,16 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool import registry
+from cnnpool.choices import network_options
 from cnnpool.launch import conf_dir, names_of
 from cnnpool.launch.config import NEEDED, check_folder, refuse_code
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
-from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
-from cnnpool.schema import OWN, ROOMS, SECTIONS
+from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
+from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
 
 PRIMARY = "train"
-FROM_PACKAGES = ("data", "model", "pool", "readout")
+FROM_PACKAGES = ("callback", "data", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
 REFERS = re.compile(r'\$\{|"\?\?\?"')
 """In JSON: a reference or a missing value."""
@@ -133,19 +134,30 @@ class Composer:
 
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
         for override in overrides:
-            self._offer(override)
+            given = override.value()
+            for word in given if isinstance(given, list) else [given]:
+                if override.key_or_group in FROM_PACKAGES and isinstance(word, str):
+                    self._offer(override.key_or_group, word)
         return [*(line for override in overrides for line in expanded(override)), *self.search]
 
-    def _offer(self, override: Override) -> None:
+    def _offer(self, room: str, word: str) -> None:
         """Add an installed package's choice, at its defaults, where Hydra finds no file of its name."""
-        room, word = override.key_or_group, override.value()
-        if room not in FROM_PACKAGES or not isinstance(word, str) or word in self.names(room):
+        group, package = ROOMS[room].entries, None
+        own: dict[str, Any] = {"name": word}
+        if word in self.names(room):
             return
-        group = ROOMS[room].entries
         if word in registry.names({}, group):
-            options = registry.options_of(registry.lookup({}, group, word)).items()
-            own = {key: MISSING if one.default is Parameter.empty else one.default for key, one in options}
-            ConfigStore.instance().store(word, {"name": word, **own}, room)
+            if room == "callback":
+                package, own = f"callback.{word}", {}
+            options = registry.options_of(registry.lookup({}, group, word))
+        elif room == "model" and is_network(word):
+            own = {"defaults": ["installed", "_self_"], "arch": word}
+            fixed = options_of("model", "installed")
+            options = {key: one for key, one in network_options(word).items() if key not in fixed}
+        else:
+            return
+        usual = {k: MISSING if one.default is Parameter.empty else one.default for k, one in options.items()}
+        ConfigStore.instance().store(word, usual | own, room, package)
 
 
 def _with_recipe(

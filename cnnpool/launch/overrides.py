@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from cnnpool import registry
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import (
     CONTROL,
@@ -79,14 +80,19 @@ def expanded(override: Override) -> list[str]:
     if override.is_delete() or override.is_sweep_override():
         return [line]
     value = override.value()
-    if override.key_or_group == "model" and isinstance(value, str) and ":" in value:
+    if override.key_or_group == "model" and isinstance(value, str):
         package, _, arch = value.partition(":")
-        if package in PACKAGES:
+        if arch and package in PACKAGES:
             return [f"model={package}", f"model.arch={arch}"]
-        return ["model=installed", f"model.arch='{value}'"]
     if override.key_or_group == "data" and isinstance(value, str) and value.startswith("torchvision:"):
         return ["data=torchvision", f"data.dataset={value.partition(':')[2]}"]
     return [f"+{line}" if is_of_late_stage(override) and not override.is_add() else line]
+
+
+def is_network(word: str) -> bool:
+    """Whether ``model=word`` names a network of an installed package, by its name or MODULE:FUNCTION."""
+    package, is_value, _ = word.partition(":")
+    return word in registry.names({}, "networks") or bool(is_value and package not in PACKAGES)
 
 
 def is_of_late_stage(override: Override) -> bool:

@@ -7,13 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, checked, reduced
+from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, reduced
 from cnnpool.pool.internals import holds, is_exported
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import ceil_div, refuse_quantized, wide
 
 
-@checked
 class AdaptivePool2d(LikeTorch, Pool2d):
     """An operator whose windows are bins, one per output; a subclass adds the mathematics.
 

@@ -7,7 +7,7 @@ from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, odd
-from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice, checked
+from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import NORMS, Norm
@@ -65,7 +65,6 @@ def adaptive_blur_pool2d(
     return y
 
 
-@checked
 class AdaptiveBlurPool2d(CellPool2d):
     """y = sum_i w_i x_i, w = softmax(norm(conv(x))) per output pixel and group of channels (Zou 2020, DDAC).
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cnnpool.bounds import AboveZero, is_norm
 from cnnpool.pool.autograd.phases import blocks, check_phase, complete, components, sample_phase
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.base import CellPool2d, OddTaps, Place, Size, Taps, both, check_choice, checked
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Size, Taps, both, check_choice
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import EdgeConv2d, conv2d, pad
@@ -141,7 +141,6 @@ class PolyphasePool2d(CellPool2d):
         return sample_phase(x, phase, self.stride, self.filter_size)
 
 
-@checked
 class ApsPool2d(PolyphasePool2d):
     """Keep the subsampled map of largest norm among the s x s (Chaman & Dokmanic 2021), by ``aps_pool2d``.
 
@@ -182,7 +181,6 @@ class ApsPool2d(PolyphasePool2d):
         return self.channels * self.pixels(height, width) * (2 + taps)
 
 
-@checked
 class MaxApsPool2d(ApsPool2d):
     """Dense maximum, then the phase of largest norm among its s x s phases, as APS was published.
 
@@ -233,7 +231,6 @@ class MaxApsPool2d(ApsPool2d):
         return self.max.flops(height + down - 1, width + across - 1) + super().flops(height, width)
 
 
-@checked
 class LpsPool2d(PolyphasePool2d):
     """Keep the one of the s x s subsampled maps that a small network prefers (Rojas-Gomez 2022, LPS).
 
@@ -304,7 +301,6 @@ class LpsPool2d(PolyphasePool2d):
         return self.pixels(height, width) * (2 * weights + self.channels * taps)
 
 
-@checked
 class TipsPool2d(PolyphasePool2d):
     """Weighted sum of the s x s subsampled maps, weights per channel (Saha & Gokhale 2024, TIPS).
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import other_than_0
 from cnnpool.pool.autograd.linear_maps import MEANS, Averaging, Counting, summed
 from cnnpool.pool.autograd.transforms import Linear, apply
-from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
@@ -93,7 +93,6 @@ def _rule(
     return window, Counting(count_include_pad, divisor_override)
 
 
-@checked
 class AvgPool2d(LikeTorch, WindowPool2d):
     """Mean of each window (LeCun 1990), by ``avg_pool2d``.
 
@@ -158,7 +157,6 @@ def sum_pool2d(
     return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
 
 
-@checked
 class SumPool2d(WindowPool2d):
     """Sum of each window, by ``sum_pool2d`` (LeCun 1998: LeNet-5 adds, then scales).
 

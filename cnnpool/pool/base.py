@@ -11,8 +11,7 @@ from cnnpool.bounds import odd
 from cnnpool.pool.leaves import Leaf
 from cnnpool.pool.window import ceil_div, check_batch, window_of
 from cnnpool.pool.window import window_size as window_size
-from cnnpool.registry import checked as checked
-from cnnpool.registry import options_of
+from cnnpool.registry import checked, options_of
 
 Side = Annotated[int, Ge(1), Le(1024)]
 Size = Side | tuple[Side, Side]
@@ -73,7 +72,7 @@ class Pool2d(Leaf):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
     Constructed as ``Name2d(channels, *, stride=2, ..., device=None, dtype=None)``: options are keyword-only,
-    so that the signature is the schema of the operator's YAML, by which ``@checked`` checks their values.
+    so that the signature is the schema of the operator's YAML, by which their values are checked.
     Subclasses that slide a window set ``kernel_size``, ``stride``, ``padding`` (and ``dilation``,
     ``ceil_mode`` where they have them) as pairs; others derive from ``CellPool2d`` or override
     ``output_size``. These mean the same in every operator that says nothing else:
@@ -131,6 +130,10 @@ class Pool2d(Leaf):
     dilation: tuple[int, int] = (1, 1)
     ceil_mode: bool = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked(cls)
+
     def __init__(self, channels: int, *, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
         self.channels = channels
@@ -181,7 +184,6 @@ class Pool2d(Leaf):
         return ", ".join(f"{name}={value!r}" for name, value in plain.items())
 
 
-@checked
 class CellPool2d(Pool2d):
     """An operator with an output for each cell of ``stride`` pixels; the edge may cut off the last cell."""
 
@@ -250,7 +252,6 @@ class WindowPool2d(Pool2d):
         return self.count_outputs(height, width) * self.kernel_size[0] * self.kernel_size[1]
 
 
-@checked
 class PlainWindowPool2d(WindowPool2d):
     """An operator that slides a window and has no other options."""
 

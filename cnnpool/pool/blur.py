@@ -10,7 +10,7 @@ from torch.autograd import Function
 from cnnpool.pool.autograd.linear_maps import BLUR, Blurring, convolved, traced
 from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.autograd.winners import Route, Ties, scatter
-from cnnpool.pool.base import CellPool2d, Place, Pool2d, Size, Taps, both, check_choice, checked
+from cnnpool.pool.base import CellPool2d, Place, Pool2d, Size, Taps, both, check_choice
 from cnnpool.pool.dispatch import kernels_without_forward_mode
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.internals import is_exported
@@ -76,7 +76,6 @@ def _check(x: Tensor, padding_mode: PaddingMode) -> None:
     check_choice("padding_mode", padding_mode, PaddingMode)
 
 
-@checked
 class BlurPool2d(CellPool2d):
     """Binomial blur, then subsampling: y = (b b^T * x)[::s] (Zhang 2019, BlurPool), by ``blur_pool2d``.
 
@@ -187,7 +186,6 @@ class MaxBlur(Function):
         return scatter(maxima, places, route), None, None
 
 
-@checked
 class MaxBlurPool2d(Pool2d):
     """Dense maximum, blur, subsampling: y = (b b^T * max_k x)[::s] (Zhang 2019, MaxBlurPool).
 

@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice
 from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, wide, window_on
@@ -71,7 +71,6 @@ def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor
     return (base if isinstance(mask, int) else base + (1 - mask)).pow(exponent)
 
 
-@checked
 class DppPool2d(WindowPool2d):
     """y = sum w_i x_i / sum w_i, w_i = e^a + (d_i / mean d)^(e^l / 2): keeps detail (Saeedan 2018, CVPR).
 

@@ -14,7 +14,7 @@ from annotated_types import Gt, Lt
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import CellPool2d, Place, Pool2d, RationalPool2d, Stride, check_choice, checked
+from cnnpool.pool.base import CellPool2d, Place, Pool2d, RationalPool2d, Stride, check_choice
 from cnnpool.pool.internals import holds, modulo
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
@@ -164,7 +164,6 @@ def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
     return crop(length, kept, gain)
 
 
-@checked
 class SpectralPool2d(RationalPool2d):
     """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
 
@@ -202,7 +201,6 @@ class SpectralPool2d(RationalPool2d):
         return _resampled(x, self.check_batch(x), self.nyquist)
 
 
-@checked
 class DiffStride2d(RationalPool2d):
     """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
 

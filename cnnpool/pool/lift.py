@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, OddTap, Place, checked
+from cnnpool.pool.base import CellPool2d, OddTap, Place
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.fourier import like
 from cnnpool.pool.window import ceil_div
@@ -49,7 +49,6 @@ class Half(nn.Module):
         return x / 2
 
 
-@checked
 class LiftPool2d(CellPool2d):
     """Split, predict, update along both axes, then the sum of the four bands (Zhao 2021, LiftDownPool).
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
-from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d
 from cnnpool.pool.cells import cells, peak, weighted_mean
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
@@ -114,7 +114,6 @@ class SampleNorm(nn.Module):
         return small * variance.rsqrt() * self.weight[:, None, None] + self.bias[:, None, None]
 
 
-@checked
 class LipPool2d(WindowPool2d):
     """y = sum e^g_i x_i / sum e^g_i with learnt logits g = scale sigmoid(norm(conv x)) (Gao 2019, LIP).
 

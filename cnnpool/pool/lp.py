@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import FLOORED, POWER, Mean, evaluate
-from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice, checked
+from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
@@ -81,7 +81,6 @@ def _power(base: Tensor, exponent: float | Tensor) -> Tensor:
     return torch.where(zero, 0.0, torch.where(zero, 1.0, base).pow(exponent))
 
 
-@checked
 class LpPool2d(LikeTorch, WindowPool2d):
     """y = (mean |x_i|^p)^(1/p): p = 1 averages |x|, large p nears max |x| (Gulcehre 2014, arXiv:1311.1780).
 
@@ -168,7 +167,6 @@ def gem_pool2d(
     return evaluate(power_mean, x, p, Mean(FLOORED, window, eps))
 
 
-@checked
 class GemPool2d(WindowPool2d):
     """y = (mean max(x_i, eps)^p)^(1/p): p = 1 averages, large p nears max (Radenović 2018, arXiv:1711.02512).
 

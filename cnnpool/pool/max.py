@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Max, MaxTiles, Ties, indices_of, packs, winners_dtype
-from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice, checked
+from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.internals import is_exported
@@ -188,7 +188,6 @@ def _checked_window(
     return window
 
 
-@checked
 class MaxPool2d(LikeTorch, WindowPool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
@@ -246,7 +245,6 @@ class MaxPool2d(LikeTorch, WindowPool2d):
         return y
 
 
-@checked
 class EdgeMaxPool2d(MaxPool2d):
     """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros`` only cuts windows off at the
     edge, because zeros could win. ``padding`` defaults to (kernel - 1)//2.

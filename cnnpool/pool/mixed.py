@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.leaves import one_node
@@ -51,7 +51,6 @@ def mixed_pool2d(
     return (mix * largest + (1 - mix) * average).to(x.dtype)
 
 
-@checked
 class MixedPool2d(WindowPool2d):
     """y = a max(x) + (1 - a) mean(x) with learnt a (Lee 2016, arXiv:1509.08985, "mixed").
 
@@ -92,7 +91,6 @@ class MixedPool2d(WindowPool2d):
         return mixed_pool2d(x, *self.window, mix=self.mix(wide(x)))
 
 
-@checked
 class RandomMixedPool2d(WindowPool2d):
     """Training: max or average pooling, drawn for every sample; eval: mixed by frequency (Yu 2014).
 
@@ -209,7 +207,6 @@ def gated_pool2d(
     return (average + gate * (largest - average)).to(x.dtype)
 
 
-@checked
 class GatedPool2d(WindowPool2d):
     """y = g max(x) + (1 - g) mean(x), g = sigmoid(w . x) decided by the window (Lee 2016, arXiv:1509.08985).
 
@@ -285,7 +282,6 @@ def tree_pool2d(
     return nodes[0].to(x.dtype)
 
 
-@checked
 class TreePool2d(WindowPool2d):
     """A binary tree of learnt pooling filters, mixed at each node by a gate (Lee 2016, arXiv:1509.08985).
 

@@ -5,7 +5,7 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Place, PlainWindowPool2d, Size, WindowPool2d, checked
+from cnnpool.pool.base import Cells, Padding, Place, PlainWindowPool2d, Size, WindowPool2d
 from cnnpool.pool.cells import added, cells, comparisons, count, order, peak
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.scalar import Per, repeats
@@ -113,7 +113,6 @@ def ordinal_pool2d(
     return total.to(x.dtype)
 
 
-@checked
 class OrdinalPool2d(WindowPool2d):
     """y = sum_r w_r x_(r) over the sorted window with learnt w (Kumar 2018; Deliège 2021, arXiv:2109.01561).
 

@@ -8,12 +8,11 @@ from torch import Tensor
 
 from cnnpool.pool.adaptive import max_between
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Place, Pool2d, RationalPool2d, Size, StrideAboveOne, both, checked, reduced
+from cnnpool.pool.base import Place, Pool2d, RationalPool2d, Size, StrideAboveOne, both, reduced
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import ceil_div, is_channels_last, memory_format
 
 
-@checked
 class FractionalMaxPool2d(RationalPool2d):
     """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
 
@@ -111,7 +110,6 @@ def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
     return steps // windows + rest.long()
 
 
-@checked
 class S3Pool2d(Pool2d):
     """Maximum at every pixel, then random rows and columns of it in training (Zhai 2017, S3Pool).
 

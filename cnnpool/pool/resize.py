@@ -5,11 +5,10 @@ from typing import Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Place, Pool2d, Size, both, checked, reduced
+from cnnpool.pool.base import Place, Pool2d, Size, both, reduced
 from cnnpool.pool.window import wide
 
 
-@checked
 class Resize2d(Pool2d):
     """Resample the map with a kernel widened by the stride, as PIL does: a low-pass filter and a subsampling.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cnnpool.bounds import AboveZero, Share
 from cnnpool.pool.autograd.replayed import SOFT, Mean, evaluate
-from cnnpool.pool.base import Cells, Padding, Place, Side, Size, WindowPool2d, checked
+from cnnpool.pool.base import Cells, Padding, Place, Side, Size, WindowPool2d
 from cnnpool.pool.cells import added, cells, count, inside, peak, weighted_mean
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.lip import softmax_mean
@@ -57,7 +57,6 @@ def _soft_mean(x: Tensor, beta: float | Tensor, how: Mean) -> Tensor:
     return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
 
-@checked
 class SoftPool2d(WindowPool2d):
     """y = sum w_i x_i, w = softmax(beta x) over the window (Stergiou 2021, arXiv:2101.00440; beta = 1 there).
 
@@ -151,7 +150,6 @@ def ada_pool2d(
     return (soft + beta * (similar - soft)).to(x.dtype)
 
 
-@checked
 class AdaPool2d(WindowPool2d):
     """y = beta eDSCW(x) + (1 - beta) SoftPool(x) with learnt beta (Stergiou 2023, arXiv:2111.00772).
 
@@ -236,7 +234,6 @@ def logsumexp_pool2d(
     return torch.where(largest.isinf(), largest, smooth).to(x.dtype)
 
 
-@checked
 class LogSumExpPool2d(WindowPool2d):
     """y = (1/r) log mean e^(r x_i): between average (r -> 0) and max (r -> inf) (Boureau 2010, ICML).
 

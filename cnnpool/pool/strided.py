@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import CellPool2d, OddTaps, Padding, Place, Pool2d, Size, Taps, both, checked
+from cnnpool.pool.base import CellPool2d, OddTaps, Padding, Place, Pool2d, Size, Taps, both
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.max import EdgeMaxPool2d
@@ -23,7 +23,6 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@checked
 class StridedConv2d(Pool2d):
     """Convolution of stride s, channels kept: y = act(norm(w * x))[::s] (Springenberg 2015, All-CNN).
 
@@ -91,7 +90,6 @@ class DepthwiseConv2d(StridedConv2d):
     mixes = False
 
 
-@checked
 class AvgConv2d(Pool2d):
     """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
 
@@ -143,7 +141,6 @@ class AvgConv2d(Pool2d):
         return y
 
 
-@checked
 class ConvBlur2d(CellPool2d):
     """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
 
@@ -207,7 +204,6 @@ class ConvBlur2d(CellPool2d):
         return y
 
 
-@checked
 class ConvPool2d(Pool2d):
     """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
 
@@ -269,7 +265,6 @@ class ConvPool2d(Pool2d):
         return y
 
 
-@checked
 class ReductionBlock2d(Pool2d):
     """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
 

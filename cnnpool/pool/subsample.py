@@ -5,7 +5,7 @@ from typing import Annotated, Unpack
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d, Place, Pool2d, checked
+from cnnpool.pool.base import CellPool2d, Place, Pool2d
 
 
 class Subsample2d(CellPool2d):
@@ -31,7 +31,6 @@ class Subsample2d(CellPool2d):
         return x[..., :: self.stride[0], :: self.stride[1]].clone()
 
 
-@checked
 class NoPool2d(Pool2d):
     """Keep the resolution and let later convolutions be dilated by ``stride``: y = x (Yu & Koltun 2016).
 

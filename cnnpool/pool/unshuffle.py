@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, OddTaps, Place, Pool2d, Taps, both, checked
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Pool2d, Taps, both
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import holds
@@ -39,7 +39,6 @@ def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     return cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, channels * sh * sw, rows, columns)
 
 
-@checked
 class UnshuffleConv2d(CellPool2d):
     """Space to depth, then a convolution of stride 1 back to C channels (Sunkara 2022, SPD-Conv).
 
@@ -108,7 +107,6 @@ class UnshuffleConv2d(CellPool2d):
         return y
 
 
-@checked
 class PatchConv2d(Pool2d):
     """Convolution with kernel = stride = s: a linear map of each s x s patch (Dosovitskiy 2021, ViT).
 

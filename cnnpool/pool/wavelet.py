@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import CellPool2d, Place, check_choice, checked, placed
+from cnnpool.pool.base import CellPool2d, Place, check_choice, placed
 from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import modulo
 from cnnpool.pool.leaves import one_node
@@ -110,7 +110,6 @@ def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tenso
     return torch.minimum(place, 2 * length - 1 - place)
 
 
-@checked
 class WaveletPool2d(CellPool2d):
     """Keep the low-pass band of Daubechies' wavelet, or mix all four (Li 2020, WaveCNet).
 
@@ -162,7 +161,6 @@ class WaveletPool2d(CellPool2d):
         return like(self.mix(wavelet_bands2d(x, self.bank, edges=self.edges)), x)
 
 
-@checked
 class HaarPool2d(CellPool2d):
     """Keep the low-pass band of the Haar transform, (a + b + c + d)/2 (Li 2020, WaveCNet).
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cnnpool import registry
 from cnnpool.choices import is_published, located
 from cnnpool.model.base import Cnn
-from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Timm, Torchvision
+from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Timm, Torchvision, own_options
 from cnnpool.published.weights import Loaded, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
@@ -21,7 +21,7 @@ from cnnpool.surgery.dense import ends_in_channels
 from cnnpool.surgery.fitting import Order
 from cnnpool.surgery.replace import Change, exchange, swap
 from cnnpool.surgery.stages import measurable, stages_of
-from cnnpool.surgery.trace import dry_run, limited
+from cnnpool.surgery.trace import dry_run, evaluating, limited, line_of
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Operators:
 
 
 class Published(Cnn):
-    """Images (N, C, H, W), C = 1 or 3, to logits (N, num_classes), by a network for three channels.
+    """Images (N, C, H, W) to logits (N, num_classes), by a network for as many ``channels``, or for three.
 
     Of several outputs in training, such as Inception's auxiliary logits, the first one is used.
     """
@@ -53,11 +53,13 @@ class Published(Cnn):
         operators: Mapping[str, Mapping[str, Any]],
         loaded: Loaded,
         places: Sequence[str] = (),
+        channels: int = 3,
     ):
         nn.Module.__init__(self)
         self.network = network
         self.stages = measurable(stages)
         self.places = tuple(places)
+        self.channels = channels
         self.operators = {stage: dict(operator) for stage, operator in operators.items()}
         self.loaded = loaded
         self.new_weights = tuple(loaded.new)
@@ -69,7 +71,7 @@ class Published(Cnn):
         return [(module, -1 if ends_in_channels(module) else 1) for module in modules]
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor | tuple[Tensor, ...] = self.network(x.expand(-1, 3, -1, -1))
+        logits: Tensor | tuple[Tensor, ...] = self.network(x.expand(-1, self.channels, -1, -1))
         return logits if isinstance(logits, Tensor) else logits[0]
 
 
@@ -88,14 +90,15 @@ def build(
     Its stages are all pooling and strided convolutions, found by a dry run, by their dotted names with
     underscores for dots. A stage that the common operator cannot replace is unchanged, with a warning.
     """
-    if in_channels not in (1, 3):
+    if in_channels not in (1, 3) and name != "installed":
         raise ValueError(f"published networks take 1 or 3 channels, not {in_channels}")
-    source: NetworkSource = registry.construct(PUBLISHED, "networks", name, **options)
+    source, own = source_of(name, **options)
     # Pooling by function calls in the network's code can be a stage too.
-    network = as_modules(source.network(num_classes))
+    network = as_modules(source.network(num_classes, **own))
     weights = source.read_weights()
     loaded = load_into(network, weights, num_classes) if weights else Loaded("random")
-    example = torch.zeros(2, 3, *size)
+    channels = _channels(network, in_channels, size, num_classes) if name == "installed" else 3
+    example = torch.zeros(2, channels, *size)
     try:
         names, asked, changes = _swap(network, example, operators, source)
     except ValueError as error:
@@ -109,7 +112,33 @@ def build(
     new = f"; new, since the classes are others: {', '.join(loaded.new)}" if loaded.new else ""
     log.info("%s: stages %s", source.arch, shown)
     log.info("%s: weights %s%s", source.arch, loaded.source, new)
-    return Published(network, stages, found, loaded, list(names.values()))
+    return Published(network, stages, found, loaded, list(names.values()), channels)
+
+
+def _channels(network: nn.Module, in_channels: int, size: tuple[int, int], num_classes: int) -> int:
+    """Channels that a network takes: the images' own, or three for grey ones; a ValueError if neither."""
+    for channels in (in_channels, 3) if in_channels == 1 else (in_channels,):
+        try:
+            with evaluating(network), torch.random.fork_rng([]), torch.no_grad():
+                output = network(torch.zeros(2, channels, *size))
+        except Exception as error:
+            failure = error
+            continue
+        logits = output if isinstance(output, Tensor) else output[0]
+        if logits.shape != (2, num_classes):
+            shape = tuple(logits.shape)
+            raise ValueError(f"the network returns {shape} for 2 images of {num_classes} classes, not logits")
+        return channels
+    shown = (2, in_channels, *size)
+    raise ValueError(f"the network does not run on images {shown}: {line_of(failure)}") from failure
+
+
+def source_of(name: str, **options: Any) -> tuple[NetworkSource, dict[str, Any]]:
+    """The source of a network, and those of its ``options`` that an installed package's function takes."""
+    known = own_options(str(options["arch"])) if name == "installed" else {}
+    own = {key: options.pop(key) for key in known if key in options}
+    source: NetworkSource = registry.construct(PUBLISHED, "networks", name, **options)
+    return source, own
 
 
 def _swap(
@@ -216,8 +245,7 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
 def _published(model: str) -> Preset | None:
     """The preset of the network with the settings ``model``, as JSON: cached for all jobs of a sweep."""
     chosen = json.loads(model)
-    found: Preset | None = registry.construct(PUBLISHED, "networks", chosen.pop("name"), **chosen).preset()
-    return found
+    return source_of(**chosen)[0].preset()
 
 
 def _words(size: Size) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal, TypeVar
@@ -10,14 +9,14 @@ from typing import Any, Literal, TypeVar
 from torch import nn
 
 from cnnpool.bounds import CountOrZero
+from cnnpool.choices import network_options
 from cnnpool.published.weights import Weights, from_file
-from cnnpool.registry import check_fields, did_you_mean
+from cnnpool.registry import Option, check_fields, check_options, did_you_mean, lookup, options_of
 from cnnpool.surgery.fitting import Order
 
 DEFAULT = "default"  # The weights that the package recommends
 T = TypeVar("T")
 Size = int | tuple[int, int]
-GROUP = "cnnpool.networks"  # Entry points: functions of ``num_classes`` that return a network
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class NetworkSource:
     def check(self) -> None:
         raise NotImplementedError
 
-    def network(self, num_classes: int) -> nn.Module:
+    def network(self, num_classes: int, **options: Any) -> nn.Module:
         raise NotImplementedError
 
     def read_weights(self) -> Weights | None:
@@ -100,7 +99,7 @@ class Torchvision(NetworkSource):
         if self.weights and not self.file:
             self._entry()
 
-    def network(self, num_classes: int) -> nn.Module:
+    def network(self, num_classes: int, **options: Any) -> nn.Module:
         from torchvision import models
 
         network: nn.Module = models.get_model(self.arch, weights=None, num_classes=num_classes)
@@ -149,7 +148,7 @@ class Timm(NetworkSource):
             remedy = f"others of timm are chosen by arch={name}.TAG"
             raise ValueError(f"weights must be {DEFAULT} or a file, got {self.weights!r}; {remedy}")
 
-    def network(self, num_classes: int) -> nn.Module:
+    def network(self, num_classes: int, **options: Any) -> nn.Module:
         network: nn.Module = _timm().create_model(self.arch, num_classes=num_classes)
         return network
 
@@ -175,38 +174,31 @@ class Timm(NetworkSource):
 class Installed(NetworkSource):
     """A network that an installed package declares by an entry point of the group ``cnnpool.networks``.
 
-    ``arch`` is its name or value, ``package.module:function``; the function takes the number of classes.
+    ``arch`` is its name or value, ``package.module:function``: a function of the number of classes, whose
+    further arguments are options beside those below.
     """
 
     def check(self) -> None:
-        points = _networks()
-        if self.arch not in points:
-            raise ValueError(
-                f"arch must be an entry point of {GROUP} in an installed package, got {self.arch!r}; "
-                f"{did_you_mean(self.arch, points)}"
-            )
+        own_options(self.arch)
         if self.weights and not self.file:
             raise ValueError(f"weights must be a file, got {self.weights!r}")
 
-    def network(self, num_classes: int) -> nn.Module:
-        try:
-            build = _networks()[self.arch].load()
-        except Exception as error:
-            raise ValueError(
-                f"arch {self.arch} cannot be imported: {type(error).__name__}: {error}"
-            ) from error
-        network = build(num_classes)
+    def network(self, num_classes: int, **options: Any) -> nn.Module:
+        build: Callable[..., Any] = lookup({}, "networks", self.arch)
+        network = build(num_classes, **check_options(own_options(self.arch), self.arch, options))
         if not isinstance(network, nn.Module):
             raise ValueError(f"arch {self.arch} returned a {type(network).__name__}, not a torch.nn.Module")
         return network
 
 
+def own_options(arch: str) -> dict[str, Option]:
+    """The options of an installed network that :class:`Installed` does not have itself."""
+    known = options_of(Installed)
+    return {key: option for key, option in network_options(arch).items() if key not in known}
+
+
 def _size(height: int, width: int | None = None) -> Size:
     return height if width in (None, height) else (height, width)
-
-
-def _networks() -> dict[str, Any]:
-    return {name: point for point in entry_points(group=GROUP) for name in (point.name, point.value)}
 
 
 def _timm() -> Any:

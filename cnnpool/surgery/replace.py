@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, get_args
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
-from cnnpool.pool import OPERATORS
+from cnnpool.pool import OPERATORS, Pool2d
 from cnnpool.pool.axes import ROWS
-from cnnpool.readout import READOUTS
-from cnnpool.surgery.fitting import Order, new_downsampling, new_head
+from cnnpool.readout import READOUTS, Readout
+from cnnpool.surgery.fitting import Entry, Order, new_downsampling, new_head
 from cnnpool.surgery.trace import (
     FunctionalPooling,
     Target,
@@ -48,7 +48,7 @@ class Change:
 
 def swap(
     model: nn.Module,
-    name: str,
+    name: str | Entry,
     *,
     example: Tensor,
     where: Where = None,
@@ -81,7 +81,8 @@ def swap(
 
     Args:
         model: changed in place, or left unchanged if anything is refused.
-        name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless where="head".
+        name: of an operator or a readout, also of an installed package; one of both is an operator, unless
+            where="head". Or the class itself.
         example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224); (N, C, L)
             for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach stay.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
@@ -120,7 +121,7 @@ def swap(
 
 def exchange(
     model: nn.Module,
-    name: str,
+    chosen: str | Entry,
     options: dict[str, Any],
     *,
     example: Tensor,
@@ -132,9 +133,8 @@ def exchange(
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
     if order not in get_args(Order):
         raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
-    reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
-    room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
-    entry = registry.lookup(entries, room, name)
+    reads_out, entry = found(chosen, where)
+    name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)
     # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
@@ -165,6 +165,21 @@ def exchange(
     for text in filter(None, (warning, left)):
         log.warning(text)
     return changes
+
+
+def found(chosen: str | Entry, where: Where = None) -> tuple[bool, Entry]:
+    """Whether ``chosen`` is a readout, and its class; a ValueError for an unknown name or another class."""
+    entry, reads_out = chosen, where == "head"
+    if isinstance(chosen, str):
+        pools = registry.names(OPERATORS, "operators")
+        reads_out |= chosen not in pools and chosen in registry.names(READOUTS, "readouts")
+        table: Mapping[str, Entry] = READOUTS if reads_out else OPERATORS
+        entry = registry.lookup(table, "readouts" if reads_out else "operators", chosen)
+    elif isinstance(chosen, type):
+        reads_out |= issubclass(chosen, Readout)
+    if not callable(entry) or (isinstance(entry, type) and not issubclass(entry, Pool2d | Readout)):
+        raise ValueError(f"{chosen!r} is no operator: derive it from cnnpool.pool.Pool2d, or Readout")
+    return reads_out, entry
 
 
 class ByKeyword(nn.Module):

@@ -9,7 +9,7 @@ import cnnpool
 from cnnpool import choices, network, published
 from cnnpool.fit import optimizers
 from cnnpool.pool import AvgPool2d, MaxBlurPool2d
-from cnnpool.published import Operators, sources
+from cnnpool.published import Operators
 
 KEEP = {"name": "keep"}
 
@@ -124,7 +124,7 @@ def test_the_head_becomes_the_readout():
         ({"arch": "test_resnett", "package": "timm"}, "be a model of timm, got 'test_resnett'; did you mean"),
         ({"weights": "V9"}, "weights must be default, IMAGENET1K_V1, or a file, got 'V9'"),
         ({"arch": "test_resnet", "package": "timm", "weights": "v2"}, "be default or a file, got 'v2'"),
-        ({"arch": "nobody:s", "package": "installed"}, "be an entry point of cnnpool.networks in an inst"),
+        ({"arch": "nobody:s", "package": "installed"}, "no network named 'nobody:s'"),
         ({"package": "keras"}, "no network named 'keras'; choose from installed, timm, torchvision"),
         ({"maxpoll": {"name": "avg"}}, "stage.maxpoll: the network has no such stage; did you mean 'maxp"),
         ({"channels": 2}, "take 1 or 3 channels, not 2"),
@@ -136,19 +136,6 @@ def test_mistakes_are_one_line(options, said):
     with pytest.raises(ValueError, match=said) as caught:
         build(**options)
     assert "\n" not in str(caught.value)
-
-
-def test_an_installed_package_brings_its_network(monkeypatch):
-    class Point:
-        name, value = "mine", "package.module:function"
-
-        def load(self):
-            return lambda classes: torchvision.models.squeezenet1_1(num_classes=classes)
-
-    monkeypatch.setattr(sources, "entry_points", lambda group: [Point()] if group == sources.GROUP else [])
-    for arch in ("mine", "package.module:function"):
-        net = build(arch=arch, package="installed", size=(64, 64), common={"name": "avg"})
-        assert net(torch.randn(1, 3, 64, 64)).shape == (1, 5) and len(net.stages) == 4
 
 
 def test_published_packages_are_known_without_torch():
