@@ -115,8 +115,8 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
     measure = f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."
     intervals = (
         "95 %. Of a test accuracy whose runs say which images they got right they cover other seeds and "
-        "other test images (two crossed random effects, the squares of both errors added, Clark 1973, and "
-        "never less than the t interval over the seeds); of all else they are t intervals over the seeds, "
+        "other test images (two crossed random effects; what both share counts once; never less than the t "
+        "interval over the seeds); of all else they are t intervals over the seeds, "
         "which decide initial weights, order and augmentation. Tables end them at 0 and 100 %."
     )
     pairing = "Paired by seed, and by test image."

@@ -14,12 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-import numpy as np
-
 from cnnpool.report import statistics
 from cnnpool.report.choice import Choice
 from cnnpool.report.measure import Measure
-from cnnpool.report.statistics import LEVEL, Bits, Crossed, Gap, Summary, Values
+from cnnpool.report.statistics import LEVEL, Bits, Crossed, Gap, Summary
 
 SHOWN = ("better", "worse", "higher", "lower")  # The verdicts of a shown difference
 LEAST_DECIDED = 3  # Fewest pairs of seeds: with two, t only reflects how alike they happen to be
@@ -92,15 +90,14 @@ def decide(
     """
 
     @cache
-    def by_image(choice: int, seeds: tuple[int, ...]) -> Values | None:
-        return statistics.image_means(bits[choice], seeds)
+    def answers(choice: int, seeds: tuple[int, ...]) -> Bits | None:
+        return statistics.stacked(bits[choice], seeds)
 
     def with_images(i: int, j: int, seeds: tuple[int, ...]) -> Crossed | None:
-        one, other = by_image(i, seeds), by_image(j, seeds)
+        one, other = answers(i, seeds), answers(j, seeds)
         if one is None or other is None or one.shape != other.shape:
             return None
-        apart = np.array([values[i][seed] - values[j][seed] for seed in seeds])
-        return statistics.of_means(apart, one - other)
+        return statistics.of_table(one, other)
 
     pairs: dict[tuple[int, int], tuple[float, float, float, Crossed | None]] = {}
     for i, j in itertools.combinations(range(len(values)), 2):

@@ -13,14 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import yaml
 from scipy.stats import t
 
 from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
-from cnnpool.report.statistics import Bits, image_means, of_means
-from cnnpool.report.statistics import Values as Images
+from cnnpool.report.statistics import Bits, Crossed, of_table, stacked
 from cnnpool.run_folder.results import unpacked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -97,8 +95,8 @@ class Estimate:
         return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
 
 
-Sample = tuple[list[float], Images | None]
-"""The number of each seed, and its mean over the seeds for each test image, where that is known."""
+Sample = tuple[list[float], Crossed | None]
+"""The number of each seed, in per cent, and the error of its mean over test images too, a fraction, if known."""
 
 
 def estimate(settings: Sequence[Sample]) -> Estimate:
@@ -116,12 +114,11 @@ def estimate(settings: Sequence[Sample]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, parts)
 
 
-def error(values: Sequence[float], images: Images | None) -> tuple[float, float]:
+def error(values: Sequence[float], both: Crossed | None) -> tuple[float, float]:
     """The square of a mean's standard error and its degrees of freedom, over images too if they are known."""
-    known = [(statistics.variance(values) / len(values), len(values) - 1.0)]
-    if images is not None and (both := of_means(np.array(values), images)):
-        known.append((both.error**2, both.freedom))
-    return max(known, key=lambda one: float(t.ppf(0.975, one[1])) * math.sqrt(one[0]))
+    over_seeds = statistics.variance(values) / len(values)
+    over_both = 100**2 * both.error**2 if both else 0.0
+    return max(over_seeds, over_both), len(values) - 1.0
 
 
 Values = dict[tuple[str, str], dict[str, Sample]]
@@ -144,11 +141,10 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
             first, *second = (arms.get(one, {}) for one in names)
             seeds = [seed for seed in first if all(seed in arm for arm in second)]
             values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
-            means = [image_means(bits.get(one, {}), seeds) for one in names]
+            answers = [stacked(bits.get(one, {}), seeds) for one in names]
             if values:
-                known = all(one is not None for one in means)
-                by_image = sentence.scale * (means[0] - sum(means[1:])) if known else None
-                found[row, data][setting] = values, by_image
+                both = of_table(*answers) if all(one is not None for one in answers) else None
+                found[row, data][setting] = values, both
     return found
 
 

@@ -50,11 +50,23 @@ def test_a_table_by_hand():
     one = statistics.of_choice(rows(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)))
     assert one.by_seed == pytest.approx(0.25 / math.sqrt(3))
     assert one.by_image == pytest.approx(math.sqrt(5 / 27) / 2)
-    assert one.error == pytest.approx(math.sqrt(1 / 48 + 5 / 108))
-    assert one.freedom == pytest.approx((1 / 48 + 5 / 108) ** 2 / ((1 / 48) ** 2 / 2 + (5 / 108) ** 2 / 3))
-    assert one.half == pytest.approx(stats.t.ppf(0.975, one.freedom) * one.error)
-    # Of fewer images the two degrees of freedom of the seeds decide.
-    assert statistics.Crossed(3, 400, 0.02, 0.001).half == pytest.approx(stats.t.ppf(0.975, 2) * 0.02)
+    # Sums of squares: 3 in all, 1/2 of the seeds, 5/3 of the images, so 5/6 of the rest, over 2 * 3 and 12.
+    assert one.rest == pytest.approx(math.sqrt(5 / 432))
+    assert one.error == pytest.approx(math.sqrt(1 / 48 + 5 / 108 - 5 / 432))
+    assert one.half == pytest.approx(4.302653 / math.sqrt(18))
+    # Never less than the seeds alone.
+    assert statistics.Crossed(3, 400, 0.02, 0.001, 0.002).half == pytest.approx(4.302653 * 0.02)
+
+
+def test_the_parts_are_those_of_a_two_way_analysis_of_variance():
+    generator = np.random.default_rng(4)
+    own, base = generator.random((2, 7, 40)) < 0.8
+    x = own.astype(float) - base
+    found, mean = statistics.of_table(own, base), x.mean()
+    rest = x - x.mean(1, keepdims=True) - x.mean(0) + mean
+    assert found.by_seed == pytest.approx(math.sqrt(40 * ((x.mean(1) - mean) ** 2).sum() / 6 / x.size))
+    assert found.by_image == pytest.approx(math.sqrt(7 * ((x.mean(0) - mean) ** 2).sum() / 39 / x.size))
+    assert found.rest == pytest.approx(math.sqrt((rest**2).sum() / (6 * 39) / x.size))
 
 
 def test_images_that_make_no_difference_leave_the_t_interval():
@@ -67,23 +79,28 @@ def test_images_that_make_no_difference_leave_the_t_interval():
 def test_seeds_that_agree_leave_the_t_interval_of_the_images():
     table = np.stack([np.random.default_rng(1).random(2000) < 0.9] * 5)
     s, one = summarise(table[0].tolist()), statistics.of_choice(rows(table))
-    assert one.by_seed == 0 and one.half == pytest.approx((s.high - s.low) / 2)
+    assert one.rest == pytest.approx(0, abs=1e-9)
+    assert one.half / stats.t.ppf(0.975, 4) == pytest.approx((s.high - s.low) / 2 / 1.961152, rel=1e-3)
+
+
+def test_seeds_that_agree_by_rounding_leave_at_least_a_step():
+    own, base = np.ones((3, 500), dtype=bool), np.ones((3, 500), dtype=bool)
+    # One other image wrong by each seed: the accuracies agree, the images show no part of their own.
+    base[range(3), range(3)] = False
+    one = of_difference(rows(own), rows(base))
+    assert one.half > 1 / 500
+    assert one.p(1 / 500) > 0.05
 
 
 def test_p_is_below_5_percent_where_the_interval_leaves_out_0():
     generator = np.random.default_rng(2)
     for _ in range(300):
-        one = statistics.Crossed(int(generator.integers(3, 12)), 360, *generator.uniform(1e-4, 0.01, 2))
+        parts = sorted(generator.uniform(1e-4, 0.01, 3), reverse=True)
+        one = statistics.Crossed(int(generator.integers(3, 12)), 360, *parts)
         mean = float(generator.uniform(-0.03, 0.03))
         assert (one.p(mean) < 0.05) == (abs(mean) > one.half)
         # Both one-sided tests at 2.5 % are an interval of 95 % within the margin.
         assert (one.p_within(mean, MARGIN) < 0.025) == (abs(mean) + one.half < MARGIN)
-
-
-def test_no_spread_at_all_is_certain():
-    same = rows(np.ones((4, 20), dtype=bool))
-    one = of_difference(same, same)
-    assert (one.half, one.p(0.0), one.p_within(0.0, MARGIN)) == (0, 1, 0)
 
 
 def test_too_few_seeds_or_other_images_give_none():
