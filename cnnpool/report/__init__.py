@@ -61,8 +61,8 @@ def parser() -> Parser:
     last = "for logs: the last value (default); --best then says what is better"
     add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
     add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
-    margin = "a smaller difference does not matter (default: half a point where images are known)"
-    add("--margin", type=float, metavar="X", help=margin)
+    margin = "a smaller difference does not matter: a number, or a share of the baseline's errors"
+    add("--margin", metavar="X", help=f"{margin} (default: 10%% where images are known)")
     base = "choice to compare the others with (default: max, else the first)"
     add("--baseline", metavar="CHOICE", help=base)
     add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")

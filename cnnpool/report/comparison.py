@@ -12,7 +12,7 @@ from cnnpool.report.choice import Choice, baseline, group, refuse, select, varyi
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
-from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
+from cnnpool.report.pairwise import MARGIN, Decisions, Row, Versus, decide, least, margin_of, verdict
 from cnnpool.report.runs import Run, finished, keys_of
 from cnnpool.run_folder.results import unpacked
 
@@ -31,8 +31,8 @@ class Comparison:
     runs: list[Run] = field(repr=False)  # All runs found, including unfinished ones
     named: bool = False  # Whether the baseline was named, so that only comparisons with it were made
     paired: bool = True  # Whether differences are paired by seed; otherwise runs are independent
-    # Largest difference that does not matter; None for half a point where the images are known.
-    margin: float | None = None
+    # Largest difference that does not matter; None for ``pairwise.MARGIN`` where the images are known.
+    margin: str | float | None = None
     understood: str = ""  # How the logs of other programs were read; empty for runs of cnnpool
     also: tuple[Measure, ...] = ()  # Further requested measures, each compared and corrected separately
     palette: tuple[str, ...] = ()  # Labels that get the first colours, in this order
@@ -62,11 +62,9 @@ def compare(
     metric: str = "",
     against: str | None = None,
     allow: Sequence[str] = (),
-    margin: float | None = None,
+    margin: str | float | None = None,
 ) -> Comparison:
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
-    if margin is not None and not 0 < margin < math.inf:
-        raise ValueError(f"--margin {margin}: not a positive number")
     kept = select(finished(runs), where)
     by = list(by) or varying(kept)
     choices = group(kept, by)
@@ -81,6 +79,8 @@ def compare(
     for one in wanted:
         if not _measured(one, kept):
             raise ValueError(f"--metric {one.key}: no run has it; {did_you_mean(one.key, known)}")
+        if margin is not None and margin_of(margin, one, 0.0) is None:
+            raise ValueError(f"--margin {margin}: {one.title} has no best value; give a number in its unit")
     chosen, *also = wanted or [measure("", quantities)]
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
@@ -121,10 +121,12 @@ def _rows(
     measures: list[Measure],
     named: bool,
     paired: bool,
-    margin: float | None,
+    asked: str | float | None,
 ) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
     bits = [_answers(choice) for choice in choices] if metric.key == ACCURACY else []
+    asked = MARGIN if asked is None and any(bits) else asked
+    margin = None if asked is None else margin_of(asked, metric, rows[0].summary.mean)
     decisions = decide([row.finite for row in rows], bits, named=named, paired=paired, margin=margin)
     shared = set.intersection(*(set(row.finite) for row in rows))
     fewest = len(shared) if paired else min(len(row.finite) for row in rows)
@@ -140,7 +142,7 @@ def _rows(
         if place:
             versus = _versus(row, base, decisions, place, metric, paired)
             broken = len({*row.broken, *base.broken}) if paired else len(row.broken) + len(base.broken)
-            row = replace(row, versus=versus, verdict=verdict(versus, metric, broken, margin))
+            row = replace(row, versus=versus, verdict=verdict(versus, metric, broken, margin, paired=paired))
         found.append(row)
     return found
 
@@ -177,7 +179,7 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         summary, freedom = statistics.apart(list(own.values()), list(other.values()))
     # Equal differences have no spread, so the smallest detectable difference is unknown.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
-    few, family = summary.n < LEAST_DECIDED, len(decisions.pairs)
+    few, family = summary.n < least(paired), len(decisions.pairs)
     unknown = few or not sd
     better = [-x for x in every] if metric.sense < 0 else every
     return Versus(

@@ -8,7 +8,7 @@ from cnnpool.report.columns import interval, probability, ranking
 from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import sizes
-from cnnpool.report.pairwise import LEAST_DECIDED, SHOWN
+from cnnpool.report.pairwise import MARGIN, SHOWN, least
 from cnnpool.report.runs import as_text, recipe
 from cnnpool.report.statistics import LEVEL
 from cnnpool.run_folder.results import Results
@@ -125,7 +125,9 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         intervals = "95 %, t intervals over the runs of a choice."
     if not comparison.paired:
         pairing = "Between independent runs, by Welch's t test (1947) and its interval."
-    margin = "half a point" if comparison.margin is None else comparison.metric.format(comparison.margin)
+    margin = str(comparison.margin or MARGIN)
+    margin += " of the baseline's errors" * margin.endswith("%")
+    units = "seeds" if comparison.paired else "runs"
     return [
         ("Measure", measure),
         ("Intervals", intervals),
@@ -141,7 +143,7 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
             "hold any such word. No difference shown does not mean equal: the smallest difference that the "
             "same test shows in 80 % of repetitions stands there. That a choice differs by less than "
             f"{margin} needs both one-sided tests (TOST) at the same level, corrected likewise. "
-            f"Below {LEAST_DECIDED} seeds nothing is decided.",
+            f"Below {least(comparison.paired)} {units} nothing is decided.",
         ),
         ("Places", places),
     ]

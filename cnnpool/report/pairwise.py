@@ -10,6 +10,7 @@ those decided to be worse: simultaneous 95 % intervals.
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -21,7 +22,10 @@ from cnnpool.report.statistics import LEVEL, Bits, Crossed, Gap, Summary
 
 SHOWN = ("better", "worse", "higher", "lower")  # The verdicts of a shown difference
 LEAST_DECIDED = 3  # Fewest pairs of seeds: with two, t only reflects how alike they happen to be
-MARGIN = 0.005  # Largest difference in accuracy (0..1) that does not matter
+MARGIN = "10%"  # Of the baseline's errors: the largest difference that does not matter
+LEAST_UNPAIRED = (
+    5  # Fewest runs of each group without pairs: of fewer skewed ones, Welch's test errs too often
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def decide(
 ) -> Decisions:
     """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
 
-    ``bits`` say which test images were classified right; without ``margin``, ``MARGIN`` counts where they do.
+    ``bits`` say which test images were classified right; ``margin`` is in the unit of ``values``, > 0.
     """
 
     @cache
@@ -105,14 +109,16 @@ def decide(
             break
         seeds = tuple(sorted(values[i].keys() & values[j].keys()))
         n = len(seeds) if paired else min(len(values[i]), len(values[j]))
-        if n < LEAST_DECIDED:
+        if n < least(paired):
             continue
         found = between(values[i], values[j], paired=paired)
         p, within = _p(found, values[i], values[j], paired=paired), 1.0
         error = with_images(i, j, seeds) if bits and paired else None
         if error:
-            p, within = max(p, error.p(found.mean)), error.p_within(found.mean, margin or MARGIN)
-        elif margin is not None:
+            p = max(p, error.p(found.mean))
+        if error and margin:
+            within = error.p_within(found.mean, margin)
+        elif margin:
             within = statistics.tail(margin - abs(found.mean), found.error, found.freedom)
         pairs[i, j] = found.mean, p, within, error
     adjusted = statistics.holm([p for _, p, _, _ in pairs.values()])
@@ -122,6 +128,29 @@ def decide(
     for (key, (mean, p, _, error)), apart, near in corrected:
         decided[key] = Pair(mean, p, apart, near, error)
     return Decisions(decided)
+
+
+def least(paired: bool) -> int:
+    """The fewest pairs, or runs of the smaller group, that a verdict needs."""
+    return LEAST_DECIDED if paired else LEAST_UNPAIRED
+
+
+def margin_of(asked: str | float, metric: Measure, baseline: float) -> float | None:
+    """The margin in the metric's unit; ``P%`` is that share of the errors of the ``baseline``'s mean.
+
+    Errors are the distance to the best possible value: None for a metric that has none.
+    """
+    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(asked).strip())
+    try:
+        margin = float(share[1]) / 100 if share else float(asked)
+    except ValueError:
+        margin = math.nan
+    if not 0 < margin < math.inf:
+        raise ValueError(f"--margin {asked}: not a positive number, nor a share of errors such as {MARGIN}")
+    best = metric.quantity.range[1 if metric.sense > 0 else 0] if metric.sense else None
+    if share:
+        return None if best is None else margin * abs(best - baseline)
+    return margin
 
 
 def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:
@@ -186,19 +215,20 @@ class Row:
         return sorted(self.values.keys() - self.finite.keys())
 
 
-def verdict(versus: Versus, metric: Measure, broken: int = 0, margin: float | None = None) -> str:
+def verdict(
+    versus: Versus, metric: Measure, broken: int = 0, margin: float | None = None, *, paired: bool = True
+) -> str:
     """The verdict in words from the decisions of ``pairwise``, if all runs gave a number."""
     n, s = versus.summary.n, versus.summary
     if broken:
         return f"not judged: {broken} seed{'s' * (broken > 1)} without a number"
-    if n < LEAST_DECIDED:
-        return f"too few seeds ({n}, at least {LEAST_DECIDED} are needed)"
+    if n < least(paired):
+        return f"too few {'seeds' if paired else 'runs'} ({n}, at least {least(paired)} are needed)"
     if versus.pair.adjusted < LEVEL:
         words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
-    if versus.pair.within < LEVEL:
-        least = metric.format(MARGIN if margin is None else margin)
-        return f"differs by less than {least} {metric.step_unit}".rstrip()
+    if margin and versus.pair.within < LEVEL:
+        return f"differs by less than {metric.format(margin)} {metric.step_unit}".rstrip()
     if s.sd == 0:
         return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"
     size = f"{metric.format(versus.detectable)} {metric.step_unit}".strip()

@@ -212,7 +212,7 @@ def compare(
     allow: Sequence[str] = (),
     best: Literal["", "max", "min"] = "",
     last: int | None = None,
-    margin: float | None = None,
+    margin: str | float | None = None,
 ) -> Table:
     """Compare runs of cnnpool, or the logs of other programs, as ``cnnpool compare`` does.
 
@@ -228,7 +228,7 @@ def compare(
         allow: keys that may differ among runs of cnnpool.
         best: for logs, the better direction; without ``last``, use the best value of each run.
         last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
-        margin: largest difference that does not matter, > 0.
+        margin: largest difference that does not matter, > 0, or a share of the baseline's errors as in "10%".
     """
     every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     runs = read(every, metric, by, Value(best, last))

@@ -4,8 +4,7 @@ Other seeds would give other networks, and other test images other predictions. 
 of S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
 image and of the rest. Var(means of seeds) / S and Var(means of images) / N both include the last part, which
 counts once: it is estimated from the interaction of the table and subtracted. The result is never less than
-the part of the seeds alone, and its t has their S - 1 degrees of freedom: Satterthwaite's (1946) are more, and
-leave intervals that hold the truth in 94 of 100 studies in place of 95 to 97 (docs/reliability.md).
+the part of the seeds alone, nor are its degrees of freedom, Satterthwaite's (1946), fewer than theirs.
 """
 
 import math
@@ -194,17 +193,29 @@ class Crossed:
         return math.sqrt(self.by_seed**2 + max(0.0, self.by_image**2 - self.rest**2))
 
     @property
+    def freedom(self) -> float:
+        """Degrees of freedom of ``error``, by Satterthwaite, never fewer than those of the seeds."""
+        rows, columns = self.seeds - 1, self.images - 1
+        parts = self.by_seed**4 / rows + self.by_image**4 / columns + self.rest**4 / (rows * columns)
+        return max(float(rows), self.error**4 / parts)
+
+    @property
     def half(self) -> float:
         """Half the width of the 95 % interval, at least that of the t interval over the seeds alone."""
-        return float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.error
+        over_seeds = float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
+        return max(over_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
 
     def p(self, mean: float) -> float:
         """Two-sided p-value of the hypothesis that the mean is 0."""
-        return 2 * tail(abs(mean), self.error, self.seeds - 1)
+        return 2 * self._tail(abs(mean))
 
     def p_within(self, mean: float, margin: float) -> float:
         """p-value of a mean of at least ``margin`` in size: the larger of two one-sided tests (TOST)."""
-        return tail(margin - abs(mean), self.error, self.seeds - 1)
+        return self._tail(margin - abs(mean))
+
+    def _tail(self, distance: float) -> float:
+        pairs = ((self.by_seed, self.seeds - 1.0), (self.error, self.freedom))
+        return max(tail(distance, error, freedom) for error, freedom in pairs)
 
 
 def of_choice(own: Mapping[int, Bits]) -> Crossed | None:
@@ -224,7 +235,7 @@ def stacked(own: Mapping[int, Bits], seeds: Sequence[int]) -> Bits | None:
 def of_table(own: Bits, base: Bits | None = None) -> Crossed | None:
     """The error of the mean of a table (seeds, images), or of that less ``base``, paired by seed and image.
 
-    None from too few seeds or images. The accuracy of a seed is a multiple of 1 / images: where seeds seem more
+    None from too few seeds or images. A seed's accuracy is a multiple of 1 / images: where seeds seem more
     alike than that rounding makes them, its variance counts, 1 / (12 images^2) of each accuracy.
     """
     seeds, images = own.shape

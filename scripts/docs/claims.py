@@ -96,7 +96,7 @@ class Estimate:
 
 
 Sample = tuple[list[float], Crossed | None]
-"""The number of each seed, in per cent, and the error of its mean over test images too, a fraction, if known."""
+"""The number of each seed, in per cent, and its error over test images too, a fraction, if known."""
 
 
 def estimate(settings: Sequence[Sample]) -> Estimate:
@@ -116,9 +116,10 @@ def estimate(settings: Sequence[Sample]) -> Estimate:
 
 def error(values: Sequence[float], both: Crossed | None) -> tuple[float, float]:
     """The square of a mean's standard error and its degrees of freedom, over images too if they are known."""
-    over_seeds = statistics.variance(values) / len(values)
-    over_both = 100**2 * both.error**2 if both else 0.0
-    return max(over_seeds, over_both), len(values) - 1.0
+    known = [(statistics.variance(values) / len(values), len(values) - 1.0)]
+    if both is not None:
+        known.append((100**2 * both.error**2, both.freedom))
+    return max(known, key=lambda one: float(t.ppf(0.975, one[1])) * math.sqrt(one[0]))
 
 
 Values = dict[tuple[str, str], dict[str, Sample]]

@@ -78,10 +78,14 @@ def over_images(path):
     for one, other in itertools.permutations(bits.values(), 2):
         apart = 100 * (np.array(one) - np.array(other))
         seeds, images = apart.shape
-        parts = apart.mean(1).var(ddof=1) / seeds, apart.mean(0).var(ddof=1) / images
-        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (images - 1))
-        both = float(t.ppf(0.975, freedom)) * math.sqrt(sum(parts))
-        half = max(both, float(t.ppf(0.975, seeds - 1)) * math.sqrt(parts[0]))
+        rest = apart - apart.mean(1, keepdims=True) - apart.mean(0) + apart.mean()
+        # Squares of standard errors: of the seeds, of the images, and of what both of these contain.
+        a, b = apart.mean(1).var(ddof=1) / seeds, apart.mean(0).var(ddof=1) / images
+        r = (rest**2).sum() / ((seeds - 1) * (images - 1)) / apart.size
+        both = a + max(0, b - r)
+        parts = a**2 / (seeds - 1) + b**2 / (images - 1) + r**2 / ((seeds - 1) * (images - 1))
+        half = float(t.ppf(0.975, max(seeds - 1, both**2 / parts))) * math.sqrt(both)
+        half = max(half, float(t.ppf(0.975, seeds - 1)) * math.sqrt(a))
         ends.append((apart.mean() - half, apart.mean() + half))
     return ends
 

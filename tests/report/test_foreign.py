@@ -66,13 +66,13 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
     # Other numbers in the second group: no pairs, and groups may be of any size.
     lines = [f"a,{seed},{x}" for seed, x in enumerate(first)]
-    lines += [f"b,{9 + i},{x}" for i, x in enumerate(second[:4])]
+    lines += [f"b,{9 + i},{x}" for i, x in enumerate(second[:5])]
     found = cnnpool.compare(rows(tmp_path / "apart.csv", "group,seed,acc", *lines), "acc")
-    t, row = stats.ttest_ind(second[:4], first, equal_var=False), found[1]
+    t, row = stats.ttest_ind(second[:5], first, equal_var=False), found[1]
     assert not found.comparison.paired and "not paired" in found.comparison.understood
     assert row["p"] == pytest.approx(t.pvalue)
     assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
-    wins = [(x > y) + (x == y) / 2 for x in second[:4] for y in first]
+    wins = [(x > y) + (x == y) / 2 for x in second[:5] for y in first]
     assert row["superiority"] == pytest.approx(np.mean(wins)) and row["p_sign_flip"] is None
     assert "not paired" in repr(found) and "Welch" in repr(found)
 
@@ -245,7 +245,7 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
         found = text(*asked, *options)
         assert mean in found and said in " ".join(found.split())
     assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
-    assert "--margin -1.0: not a positive number" in text(*asked, "--margin=-1", status=2)
+    assert "--margin -1: not a positive number" in text(*asked, "--margin=-1", status=2)
     assert "did you mean 'val_loss'?" in text(capsys, tmp_path, "--metric", "val_los", status=2)
     assert {Value().better(tag) for tag in ("val/top1_error", "NLL", "valErr", "testloss", "val_wer")} == {
         "lower"

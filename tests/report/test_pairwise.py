@@ -81,11 +81,17 @@ def test_without_any_spread_the_exact_permutation_test_decides():
 
     assert p([0.9, 0.8, 0.7, 0.6], [0.8, 0.7, 0.6, 0.5]) == 2 / 2**4
     assert p([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]) == 1
-    # Of the 20 ways to deal out six values as three and three, two are as far apart.
-    assert p([0.9] * 3, [0.8] * 3, paired=False) == 2 / 20
-    assert p([0.1] * 3, [0.1] * 6, paired=False) == 1
+    # Of the 252 ways to deal out ten values as five and five, two are as far apart.
+    assert p([0.9] * 5, [0.8] * 5, paired=False) == 2 / 252
+    assert p([0.1] * 5, [0.1] * 6, paired=False) == 1
 
 
 def test_two_seeds_decide_nothing_and_unshared_seeds_do_not_count():
     assert decide([{0: 1.0, 1: 1.1}, {0: 5.0, 1: 5.2}]).pairs == {}
     assert decide([{0: 1.0, 1: 1.1, 2: 1.2}, {2: 5.0, 3: 5.2, 4: 5.1}]).pairs == {}
+
+
+def test_four_runs_against_thirty_decide_nothing_without_pairs():
+    few, many = ({place: 1.0 + place / 99 for place in range(n)} for n in (4, 30))
+    assert decide([few, many], paired=False).pairs == {}
+    assert decide([few | {4: 1.1}, many], paired=False).pairs
