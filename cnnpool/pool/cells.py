@@ -65,6 +65,15 @@ def peak(x: Tensor, window: Window) -> Tensor:
     return F.max_pool2d(x.detach(), *window)
 
 
+def power_of_2(size: Tensor) -> Tensor:
+    """The power of 2 that brings ``size`` between 1/2 and 1, as far as the exponent's range allows."""
+    if is_exported():
+        # Other runtimes have no frexp; a factor of 2 more or less makes no difference.
+        return (-size.log2().floor() - 1).clamp(-126, 126).exp2()
+    _, exponent = torch.frexp(size)
+    return torch.ldexp(torch.ones_like(size), -exponent.clamp(-126, 126))
+
+
 def order(parts: list[Tensor], wanted: range) -> list[Tensor]:
     """``parts`` sorted in ascending order, at the places ``wanted``, by a network of selections: equal
     numbers keep their own gradients, and backward is deterministic and needs one byte per comparison.

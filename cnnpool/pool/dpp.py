@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice
-from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
+from cnnpool.pool.cells import added, cells, count, inside, peak, power_of_2, weighted_mean
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, wide, window_on
 
@@ -33,8 +33,10 @@ def dpp_pool2d(
     y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and d_i = (x_i - reference)^2 +
     eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which emphasises only brighter cells.
 
+    A window with infinity gives the sum of its cells, the limit of the formula, without gradient.
+
     Args:
-        x: maps with finite squares (in float32 |x| up to 1.8e19).
+        x: maps.
         alpha: floor of the weights, >= 0, or a tensor that fits (C, 1, 1).
         strength: the paper's lambda, >= 0, or a tensor that fits (C, 1, 1); 0 gives the average.
         form: symmetric or asymmetric.
@@ -53,17 +55,23 @@ def dpp_pool2d(
     exact = wide(x)
     parts, present = cells(exact, window), count(exact, window)
     masks: Sequence[Tensor | int] = inside(exact, window) or [1] * len(parts)
-    centre = added(parts) / present if reference is None else reference
+    total = added(parts)
+    centre = total / present if reference is None else reference
     gaps = [part - centre for part in parts]
     if form == "asymmetric":
         gaps = [gap.relu() for gap in gaps]
-    details = [(gap.square() + eps) * mask for gap, mask in zip(gaps, masks, strict=True)]
+    size = peak(exact.abs(), window)
+    size = size if reference is None else torch.maximum(size, reference.detach().abs())
+    # Only ratios matter, so a power of 2 changes no bit, and keeps the squares of large maps in range.
+    scale = power_of_2(size.clamp_min(1))
+    floor = (eps * scale.square()).clamp_min(torch.finfo(exact.dtype).tiny)
+    details = [((gap * scale).square() + floor) * mask for gap, mask in zip(gaps, masks, strict=True)]
     mean = added(details) / present
     weights = [
         mask * (alpha + _power(detail / mean, strength / 2, mask))
         for detail, mask in zip(details, masks, strict=True)
     ]
-    return weighted_mean(parts, weights).to(x.dtype)
+    return torch.where(total.isfinite(), weighted_mean(parts, weights), total).to(x.dtype)
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:

@@ -143,24 +143,30 @@ class RandomMixedPool2d(WindowPool2d):
         return torch.where(self.draws > 0, share, self.probability)
 
     def _draw(self, x: Tensor) -> Tensor:
+        """Whether the maximum is taken, for every sample and channel."""
         samples = x.shape[0] if x.dim() == 4 else 1
         taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
         if not is_transforming():
             self.draws += samples
             self.max_draws += taken.sum(0)
-        return taken.to(x.dtype)[..., None, None]
+        taken = taken[..., None, None]
+        return taken if x.dim() == 4 else taken[0]
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
         self.output_size(*x.shape[-2:])
+        window = window_on(x, *self.window)
+        largest, average = max_and_average(wide(x), window)
         if self.training:
-            mix = self._draw(x)
-            mix = mix if x.dim() == 4 else mix[0]
+            y = torch.where(self._draw(x), largest, average)
         else:
             share = self.frequency()
             share = (share >= 0.5) if self.evaluate == "majority" else share
-            mix = share.to(x.dtype)[:, None, None]
-        return mixed_pool2d(x, *self.window, mix=mix)
+            mix = share.to(largest.dtype)[:, None, None]
+            y = mix * largest + (1 - mix) * average
+            # A share of 0 of an infinite value is nothing.
+            y = torch.where(mix == 1, largest, torch.where(mix == 0, average, y))
+        return y.to(x.dtype)
 
 
 def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:

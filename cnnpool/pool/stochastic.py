@@ -11,9 +11,8 @@ from torch.autograd import Function
 from cnnpool.pool.autograd.replayed import EXPECTED, Mean, evaluate
 from cnnpool.pool.autograd.winners import Route, scatter
 from cnnpool.pool.base import PlainWindowPool2d
-from cnnpool.pool.cells import added, cells, peak
+from cnnpool.pool.cells import added, cells, peak, power_of_2
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
-from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, is_channels_last, memory_format, wide, window_on
 
@@ -91,20 +90,11 @@ def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], 
     top = peak(exact, window)
     finite = top.isfinite()
     # Sums of the largest numbers stay finite, and shares of the smallest exact.
-    scale = _power_of_2(torch.where(finite & (top > 0), top, 1))
+    scale = power_of_2(torch.where(finite & (top > 0), top, 1))
     parts = [torch.where(finite, part, 0) * scale for part in cells(exact, window)]
     total = sum(parts[1:], parts[0])
     y = torch.where(finite, choose(parts, total) / scale, top).to(x.dtype)
     return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
-
-
-def _power_of_2(size: Tensor) -> Tensor:
-    """The power of 2 that brings ``size`` between 1/2 and 1, as far as the exponent's range allows."""
-    if is_exported():
-        # Other runtimes have no frexp; a factor of 2 more or less makes no difference.
-        return (-size.log2().floor() - 1).clamp(-126, 126).exp2()
-    _, exponent = torch.frexp(size)
-    return torch.ldexp(torch.ones_like(size), -exponent.clamp(-126, 126))
 
 
 def _weigh(parts: list[Tensor], total: Tensor) -> Tensor:

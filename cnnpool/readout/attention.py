@@ -1,6 +1,6 @@
 """Attention pooling: with a learnt query, CLIP's, and SimPool."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Le
@@ -24,7 +24,8 @@ class AttentionPool2d(Readout):
     that of projecting every position. The gradient is dense, a_hi times the gradient through W_v, and a term
     for the weights. Positions are not encoded, so their order does not matter.
 
-    Departs from the MAP head of Zhai 2022 in having no feed-forward block after it.
+    Departs from the MAP head of Zhai 2022 in having no feed-forward block after it. Infinity gives NaN, as in
+    torch's attention.
 
     Args:
         heads: number of heads, a divisor of C; null for one per 64 channels, or 1 if 64 does not divide C.
@@ -62,7 +63,8 @@ class ClipAttentionPool2d(Readout):
 
     A learnt embedding is added to each position, t_i = x_i + e_i and t_0 = mean x + e_0; the vector is
     W_o concat_h(W_v sum_i a_hi t_i) with a_h = softmax_i(q_h W_k t_i/sqrt(d)) and q = W_q t_0. The gradient
-    is dense, through the mean, the weights and the values.
+    is dense, through the mean, the weights and the values. Scores multiply two entries, as in torch's
+    attention: infinity gives NaN, and so does |x| much above 1e18 in float32.
 
     Args:
         channels: C, and the length of the vector.
@@ -107,14 +109,18 @@ class SimPool2d(Readout):
     """Attention from the mean position to all positions, then a generalised mean (Psomas 2023, SimPool).
 
     With z = layer norm of x and a_h = softmax_i((W_q mean x)_h W_k z_i/sqrt(d)):
-    y = (sum_i a_i (z_i - min_j z_j + 1e-6)^gamma)^(1/gamma) per channel, or sum_i a_i z_i without gamma. The
-    gradient is dense, through the weights, the mean and the normalised values. Positions are not encoded.
-    Powers are taken in float32 at least.
+    y = (sum_i a_i (z_i - min z + 1e-6)^gamma)^(1/gamma), or sum_i a_i z_i without gamma. The gradient is
+    dense, through the weights, the mean and the normalised values. Positions are not encoded. Powers are
+    taken in float32 at least. Infinity gives NaN, and so does |x| much above 1e18 in float32, whose squares
+    the layer norm takes.
 
     Args:
         gamma: exponent of the generalised mean, > 0; null for the plain weighted mean. The authors have
             published a ResNet-50 with 2 and a ViT with 1.25.
         heads: number of heads, a divisor of C; 1 in the paper.
+        variant: ``image``: min z is that of each channel of each image, as in timm, and the norm has eps
+            1e-5. ``batch``: it is one number for the whole batch, and eps is 1e-6, as in the authors' code
+            and published weights; an image's vector then depends on its batch.
 
     Raises:
         ValueError: if gamma is not positive, or heads does not divide C.
@@ -125,13 +131,20 @@ class SimPool2d(Readout):
     shift = "invariant"
 
     def __init__(
-        self, channels: int, size: tuple[int, int], *, gamma: AboveZero | None = 2.0, heads: Heads = 1
+        self,
+        channels: int,
+        size: tuple[int, int],
+        *,
+        gamma: AboveZero | None = 2.0,
+        heads: Heads = 1,
+        variant: Literal["image", "batch"] = "image",
     ):
         super().__init__()
         self.channels = self.out_features = channels
         self.gamma = gamma
         self.heads = head_count(channels, heads)
-        self.norm = nn.LayerNorm(channels)
+        self.variant = variant
+        self.norm = nn.LayerNorm(channels, eps=1e-6 if variant == "batch" else 1e-5)
         self.query = nn.Linear(channels, channels, bias=False)
         self.key = nn.Linear(channels, channels, bias=False)
 
@@ -147,7 +160,9 @@ class SimPool2d(Readout):
         weights = attention_weights(self.query(x.mean((2, 3))), self.key.weight, tokens, self.heads)
         values = wide(tokens).unflatten(2, (self.heads, -1))
         if self.gamma is not None:
-            values = values - values.amin(1, keepdim=True) + FLOOR
+            whole = self.variant == "batch" and x.shape[0] > 0
+            least = values.amin() if whole else values.amin(1, keepdim=True)
+            values = values - least + FLOOR
             # Of each channel's largest value, so that no power leaves the range of float32; it cancels.
             largest = values.detach().amax(1, keepdim=True)
             values = (values / largest).pow(self.gamma)
@@ -159,7 +174,7 @@ class SimPool2d(Readout):
         return pooled.flatten(1).to(x.dtype)
 
     def extra_repr(self) -> str:
-        return f"gamma={self.gamma}, heads={self.heads}"
+        return f"gamma={self.gamma}, heads={self.heads}, variant={self.variant!r}"
 
 
 def head_count(channels: int, heads: int | None) -> int:

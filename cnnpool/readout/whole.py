@@ -201,6 +201,9 @@ class GlobalLogSumExpPool2d(Readout):
     def forward(self, x: Tensor) -> Tensor:
         exact = wide(x)
         r = self.r(exact)
-        total = (r * exact).logsumexp((2, 3), keepdim=True)
-        mean: Tensor = (total - log_of(x.shape[-2] * x.shape[-1], exact)) / r
+        # Before the product with r, which may overflow.
+        top = exact.detach().amax((2, 3), keepdim=True)
+        top = torch.where(top.isfinite(), top, 0)
+        total = (r * (exact - top)).logsumexp((2, 3), keepdim=True)
+        mean: Tensor = (total - log_of(x.shape[-2] * x.shape[-1], exact)) / r + top
         return mean.flatten(1).to(x.dtype)

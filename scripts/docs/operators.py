@@ -46,6 +46,14 @@ the exporter with `dynamo=True`, torch's default; the older one does not know al
 Every operator works in float64, float32, bfloat16 and float16. Like torch's, `max` takes integers and
 quantized maps too, and `avg` and `adaptive_avg` int64 and quantized ones, rounded; `subsample` and `none`
 take all. The others refuse them in a line.
+
+A window with NaN gives NaN. An infinite pixel gives the limit of the formula: minus infinity never wins
+a maximum, and both pass an average. Where infinity enters weights that the map decides, or meets itself
+with another sign, it gives NaN: in `ada`, `gated`, `tree`, `lip`, `adaptive_blur`, `tips`, `lift`,
+`lps` in training, all over its channel in `flc` and `asap`, as in `torch.fft`, and in the readouts
+`attention`, `clip_attention` and `simpool`, as in torch's attention. `s3` and `fractional_max` drop in
+training what they do not draw. Numbers of 1e30 come out in float32 as in float64, those of
+`clip_attention` and `simpool`, whose scores multiply two of them, up to 1e18.
 """
 
 

@@ -251,6 +251,20 @@ def test_simpool_is_timms(layers, gamma, heads):
     assert_close(readout(x), theirs(x).reshape(2, C))
 
 
+def test_simpool_of_its_authors_subtracts_one_minimum_of_the_batch():
+    readout = readouts.SimPool2d(C, SIZE, gamma=1.25, variant="batch").double()
+    x = maps(3, C, *SIZE)
+    tokens = x.flatten(2).mT
+    z = (tokens - tokens.mean(2, keepdim=True)) / (tokens.var(2, unbiased=False, keepdim=True) + 1e-6).sqrt()
+    for n, (row, image) in enumerate(zip(z, tokens, strict=True)):
+        query = readout.query.weight @ image.mean(0)
+        weights = (row @ readout.key.weight.T @ query / C**0.5).softmax(0)
+        mean = (weights[:, None] * (row - z.min() + 1e-6) ** 1.25).sum(0) ** (1 / 1.25)
+        assert_close(readout(x)[n], mean)
+    alone = torch.cat([readout(image[None]) for image in x])
+    assert not torch.allclose(alone, readout(x)) and readout(x[:0]).shape == (0, C)
+
+
 def test_simpool_keeps_to_the_numbers_that_there_are():
     equal = torch.ones(2, 4, 3, 3, requires_grad=True)
     readouts.build("simpool", 4, (3, 3), gamma=40.0)(equal).sum().backward()
