@@ -2,14 +2,11 @@
 
 import shlex
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
-
-import numpy as np
 
 from cnnpool.choose import page
 from cnnpool.choose.candidates import Arm, Network
@@ -173,25 +170,6 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
     return 0 if view.recommended is not None or (view.active and view.done) else 1
 
 
-def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
-    places = page.order(view)
-    return Live(
-        said=batch.title if batch else f"{page.rounds(view.done)} done",
-        rounds=view.done,
-        planned=study.ledger.rounds,
-        ended=len(batch.ended) if batch else 0,
-        asked=len(batch.jobs) if batch else 0,
-        spent_s=study.ledger.spent_s,
-        budget_s=study.options.budget_s,
-        time=time.time(),
-        candidates=page.columns(study, view),
-        trained=[int(np.isfinite(view.values[i]).sum()) for i in places],
-        left=[i in view.active for i in places],
-        gone=page.gone(study, view),
-        verdict=verdict,
-    )
-
-
 class Display:
     """Within the context, shows a study on ``stream``, a line a round and on a terminal a bar of its runs."""
 
@@ -209,7 +187,7 @@ class Display:
         self._bar = None
 
     def show(self, view: View, batch: Batch | None) -> None:
-        self._write(snapshot(self._study, view, batch))
+        self._write(page.snapshot(self._study, view, batch))
         if batch is None:
             self.__exit__()
             self._log(view)
@@ -220,7 +198,7 @@ class Display:
 
     def end(self, ending: page.Ending) -> None:
         """Write how the study ended, for other programs."""
-        self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
+        self._write(page.snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
 
     def _write(self, live: Live) -> None:
         with suppress(OSError):

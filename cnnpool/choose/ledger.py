@@ -1,6 +1,7 @@
 """The files of a study: study.json has its design and its time; study.live.json its state, for others."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter,
 from cnnpool import __version__
 from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.choose.rounds import FIRST_ROUND
+from cnnpool.report.page import Sheet, drawn
+from cnnpool.report.plots.panels import css, styles
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences
 from cnnpool.run_folder.reading import damaged, read_bytes
@@ -116,13 +119,26 @@ class Live:
     trained: Sequence[int]
     left: Sequence[bool]
     gone: Sequence[tuple[str, str]]
+    intervals: Sequence[Sequence[float | None]] = ()  # Mean and interval of each, as far as it has them
     verdict: str = ""  # Empty while the study is running
 
     def __post_init__(self) -> None:
         if not self.candidates:
             raise ValueError("it has no candidates")
-        if len({len(self.trained), len(self.left), *(len(one.cells) for one in self.candidates)}) != 1:
+        sized = [len(self.intervals)] if self.intervals else []
+        rows = {len(self.trained), len(self.left), *(len(one.cells) for one in self.candidates), *sized}
+        if len(rows) != 1:
             raise ValueError("its lists differ in length")
+
+    @property
+    def sheet(self) -> Sheet:
+        """The table of the candidates, as every page shows it."""
+        labels = self.candidates[0].cells
+        rows = [[math.nan if x is None else x for x in row] for row in self.intervals]
+        plots = {min(2, len(self.candidates) - 1): drawn("mean and interval", rows)} if rows else {}
+        own = styles(labels)
+        colours = [css(own[label]) for label in labels]
+        return Sheet(self.candidates, drawn=plots, colours=colours, faint=[not left for left in self.left])
 
 
 ADAPTER = TypeAdapter(Live)

@@ -3,6 +3,7 @@
 import math
 import os
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from scipy.special import stdtrit
 
 from cnnpool import tables
 from cnnpool.choose.candidates import overrides_of
+from cnnpool.choose.drive import Batch
+from cnnpool.choose.ledger import Live
 from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
 from cnnpool.quantity import fraction
@@ -20,9 +23,11 @@ from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import ran
 from cnnpool.report.measure import ACCURACY, Measure
 from cnnpool.report.notes import learned_nothing
+from cnnpool.report.page import Sheet, figures, rendered
 from cnnpool.report.plots import Plot, plot
-from cnnpool.report.plots.choices import dots
-from cnnpool.report.render import put, rendered
+from cnnpool.report.plots.choices import Forest, dots
+from cnnpool.report.plots.panels import styles
+from cnnpool.report.render import put
 from cnnpool.report.statistics import Summary, summarise
 from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import duration
@@ -61,12 +66,17 @@ def order(view: View) -> list[int]:
     return sorted(range(len(view.values)), key=key)
 
 
+def _summaries(study: Study, view: View) -> list[Summary]:
+    """Of each candidate's metric, in order."""
+    return [summarise((study.metric.sense * _known(view.values[i])).tolist()) for i in order(view)]
+
+
 def columns(study: Study, view: View) -> list[Column]:
     """Candidate, seeds, metric, distance to the best, cost, and whether it is still in."""
     places, metric = order(view), study.metric
     losses, costs = [view.state.loss[i] for i in places], [view.costs[i] for i in places]
     step = f" ({metric.step_unit})" if metric.step_unit else ""
-    found = [summarise([metric.sense * value for value in _known(view.values[i]).tolist()]) for i in places]
+    found = _summaries(study, view)
     return [
         Column("candidate", [study.arms[i].label for i in places], words=True),
         Column("seeds", [str(one.n) for one in found]),
@@ -91,6 +101,30 @@ def fate(view: View, place: int) -> str:
 def rounds(count: int, kind: str = "") -> str:
     """``1 complete round`` or ``3 complete rounds``; ``kind`` is ``complete``."""
     return f"{count}{kind and ' '}{kind} round{'s' * (count != 1)}"
+
+
+def snapshot(study: Study, view: View, batch: Batch | None = None, verdict: str = "") -> Live:
+    """The study as others see it, at this moment."""
+    places, metric = order(view), study.metric
+    ends = [
+        [metric.shown(metric.within(x)) for x in (s.mean, s.low, s.high)] for s in _summaries(study, view)
+    ]
+    return Live(
+        said=batch.title if batch else f"{rounds(view.done)} done",
+        rounds=view.done,
+        planned=study.ledger.rounds,
+        ended=len(batch.ended) if batch else 0,
+        asked=len(batch.jobs) if batch else 0,
+        spent_s=study.ledger.spent_s,
+        budget_s=study.options.budget_s,
+        time=time.time(),
+        candidates=columns(study, view),
+        trained=[int(np.isfinite(view.values[i]).sum()) for i in places],
+        left=[i in view.active for i in places],
+        gone=gone(study, view),
+        intervals=[[x if math.isfinite(x) else None for x in row] for row in ends],
+        verdict=verdict,
+    )
 
 
 def best(view: View) -> int | None:
@@ -129,12 +163,14 @@ def _values(study: Study, view: View) -> tuple[Figure, str] | None:
     metric = study.metric
     if not view.done:
         return None
-    series = {}
-    for arm, row in zip(study.arms, view.values, strict=True):
-        if values := [metric.shown(metric.sense * value) for value in _known(row).tolist()]:
-            series[f"{arm.label} (n={len(values)})"] = values
-    caption = f"{metric.title}: a dot per seed, the mean and its 95 % t interval over seeds."
-    return dots(series, metric.header), caption
+    looks, rows = styles(arm.label for arm in study.arms), []
+    for place in order(view):
+        label, own = study.arms[place].label, _known(view.values[place])
+        if values := [metric.shown(metric.sense * value) for value in own.tolist()]:
+            name, out = f"{label} (n={len(values)})", place not in view.active
+            rows.append(Forest(name, values, looks[label], hollow=out))
+    caption = f"{metric.title}: a dot per seed, the mean and its 95 % t interval over seeds; hollow if out."
+    return dots(rows, metric.header), caption
 
 
 def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str, str]:
@@ -145,13 +181,14 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         "choose",
         "choose.jinja",
         title=f"Downsampling{where}, by {study.metric.title}",
-        **{"study": study, "view": view, "plots": plots, "rounds": rounds, "first_round": FIRST_ROUND},
+        **{"study": study, "view": view, "rounds": rounds, "first_round": FIRST_ROUND},
+        groups=figures(plots),
         verdict=verdict(study, ending),
         next=shlex.join(next_command(study, ending)),
-        candidates=columns(study, view),
+        candidates=snapshot(study, view).sheet,
         gone=gone(study, view),
         collapsed=_collapsed(study),
-        test=_on_test(study, view),
+        test=Sheet(_on_test(study, view)),
         tuned=[(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms if study.options.tune],
         spent=f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}",
         runs=len(runs),

@@ -53,7 +53,7 @@ def parser() -> Parser:
     add("runs", nargs="+", metavar="RUNS", help="folders of runs or of other programs' logs, or CSV files")
     by = "what differs among pool, readout, model; of logs their folders, or '{group}/lr{lr}/seed_{seed}'"
     add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
-    where = "only runs that have it; can be repeated"
+    where = "only runs that have it; can be repeated, for one key with several values"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
     metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY}; for logs an accuracy)"
     add("--metric", default="", metavar="KEY,...", help=metric)

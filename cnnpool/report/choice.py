@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,30 +98,40 @@ def frozen(run: Run, key: str) -> str:
     return json.dumps(run.setting(key), sort_keys=True)
 
 
-def _apart(first: Run, second: Run) -> str:
-    """How to tell apart two runs of the same label and seed: the settings in which they differ."""
+class DifferentRunsError(ValueError):
+    """Runs that cannot share a table, or a choice: ``said`` is why, without what to type.
+
+    ``values`` are those of every key that differs; ``mixable`` says whether the difference may be allowed.
+    """
+
+    def __init__(self, said: str, remedy: str, values: Mapping[str, Sequence[str]], *, mixable: bool):
+        super().__init__(said + remedy)
+        self.said, self.values, self.mixable = said, values, mixable
+
+
+def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
+    """Two runs of the same label and seed, and the settings that tell them apart."""
+    said = f"two runs of {label!r} with seed {first.seed}: {first.folder} and {second.folder}; "
     keys = {*first.settings, *second.settings}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
-    differing = [key for key in own if first.setting(key) != second.setting(key)]
-    if not differing:
-        return "they have the same settings: remove one"
-    key, more = differing[0], ", ..." * (len(differing) > 3)
-    values = " or ".join(as_text(run.setting(key)) for run in (first, second))
-    where = shlex.quote(f"{key}={as_text(second.setting(key))}")
-    return (
-        f"they differ in {', '.join(differing[:3])}{more} ({key}: {values}): keep one by --where {where}, "
-        f"or tell them apart by --by {'' if logged([first]) else 'pool,'}{key}"
+    values = {key: list(dict.fromkeys(as_text(run.setting(key)) for run in (first, second))) for key in own}
+    values = {key: two for key, two in values.items() if len(two) > 1}
+    if not values:
+        return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
+    (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
+    remedy = (
+        f": keep one by --where {shlex.quote(f'{key}={two[1]}')}, or tell them apart by "
+        f"--by {'' if logged([first]) else 'pool,'}{key}"
     )
+    said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
+    return DifferentRunsError(said, remedy, values, mixable=False)
 
 
 def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:
     seeds: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         if run.seed in seeds:
-            raise ValueError(
-                f"two runs of {label!r} with seed {run.seed}: {seeds[run.seed].folder} and {run.folder}; "
-                f"{_apart(seeds[run.seed], run)}"
-            )
+            raise _apart(label, seeds[run.seed], run)
         seeds[run.seed] = run
     return seeds
 
@@ -184,16 +194,8 @@ def natural(label: str) -> list[tuple[bool, int, str]]:
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
-class DifferentRunsError(ValueError):
-    """Runs that cannot share a table; ``values`` are those of every key that differs."""
-
-    def __init__(self, message: str, values: dict[str, list[str]]):
-        super().__init__(message)
-        self.values = values
-
-
 def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
-    """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``."""
+    """The runs that satisfy every ``key=value`` or ``key=value,value``, of one key any of them."""
     kept = list(runs)
     for condition in where:
         key, _, wanted = condition.partition("=")
@@ -203,17 +205,20 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
         there = ", ".join(sorted({text_at(run, key) for run in kept}))
-        kept = [run for run in kept if meets(run, condition)]
+        kept = [run for run in kept if meets(run, [one for one in where if one.startswith(f"{key}=")])]
         if not kept:
             raise ValueError(f"--where {condition}: no finished run has it; {key} is one of {there}")
     return kept
 
 
-def meets(run: Run, condition: str) -> bool:
-    """Whether a run meets one ``key=value`` or ``key=value,value``."""
-    key, _, wanted = condition.partition("=")
-    # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
-    return text_at(run, key) in {wanted, *wanted.split(",")}
+def meets(run: Run, where: Iterable[str]) -> bool:
+    """Whether a run meets all conditions ``key=value`` or ``key=value,value``, of one key any of them."""
+    wanted: dict[str, set[str]] = {}
+    for condition in where:
+        key, _, value = condition.partition("=")
+        # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
+        wanted.setdefault(key, set()).update((value, *value.split(",")))
+    return all(text_at(run, key) in values for key, values in wanted.items())
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
@@ -237,8 +242,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         else:
             refused[key] = values
     if refused:
-        refused = _shortest(refused)
-        raise DifferentRunsError(_refusal(refused, by), {key: list(one) for key, one in refused.items()})
+        raise _refusal(_shortest(refused), by)
     return noted
 
 
@@ -274,8 +278,9 @@ def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, l
     return refused
 
 
-def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
-    lines = [f"these runs cannot be compared, they differ in {', '.join(refused)}"]
+def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> DifferentRunsError:
+    said = f"these runs cannot be compared, they differ in {', '.join(refused)}"
+    lines = []
     for key, values in list(refused.items())[:3]:
         some = list(values.items())[:4]
         listed = "; ".join(f"{value[:24]} ({len(own)}x, such as {own[0].folder})" for value, own in some)
@@ -286,7 +291,8 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str
         f"  keep one: --where {short}={next(iter(values))}, tell them apart: --by {','.join([*by, short])}, "
         f"or mix them knowingly: --allow {short}"
     )
-    return "\n".join(lines)
+    of_keys = {key: list(one) for key, one in refused.items()}
+    return DifferentRunsError(said, "\n" + "\n".join(lines), of_keys, mixable=True)
 
 
 def text_at(run: Run, key: str) -> str:

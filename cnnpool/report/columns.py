@@ -91,9 +91,7 @@ def ranking(comparison: Comparison) -> str:
         return f"No ranking: neither a high nor a low {comparison.metric.title} is better in itself."
     if comparison.named:
         base = comparison.baseline.choice.label
-        return (
-            f"No places: only comparisons with {base} were made. Without --baseline all pairs are compared."
-        )
+        return f"No places: they need all pairs of choices, and only those with {base} were compared."
     if any(row.rank is None for row in rows):
         broken = any(row.broken for row in rows)
         few = f"Too few seeds to rank: every choice needs the same {LEAST_PAIRS} or more."

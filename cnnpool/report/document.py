@@ -17,14 +17,17 @@ LISTED = 4  # Most choices whose difference one sentence of the headline gives
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
-def contents(comparison: Comparison) -> dict[str, Any]:
+def title(comparison: Comparison) -> str:
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     where = f" on {data}" * bool(data)
+    return f"{comparison.metric.title}{where} by {', '.join(comparison.by)}"
+
+
+def contents(comparison: Comparison) -> dict[str, Any]:
     return {
-        "title": f"{comparison.metric.title}{where} by {', '.join(comparison.by)}",
+        "title": title(comparison),
         "headline": headline(comparison),
-        "single": single_pairs(comparison),
-        "ranking": ranking(comparison),
+        "remarks": remarks(comparison),
         "notes": comparison.notes,
         "glossary": glossary(comparison),
         "method": method(comparison),
@@ -51,10 +54,10 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     n = {row.summary.n for row in (base, *others)}
     word = "run" if comparison.understood else "seed"
     seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} {word}{'s' * (max(n) != 1)}"
-    title = one.title if comparison.understood else f"{one.title[:1].upper()}{one.title[1:]}"
+    name = one.title if comparison.understood else f"{one.title[:1].upper()}{one.title[1:]}"
     mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
     if not others:
-        return f"{title}: {mean} ({seeds})."
+        return f"{name}: {mean} ({seeds})."
     apart = [row for row in others if row.verdict in SHOWN and row.versus]
     apart.sort(key=lambda row: -abs(row.versus.summary.mean) if row.versus else 0.0)
     parts = [
@@ -72,7 +75,7 @@ def _differences(comparison: Comparison, one: Measure) -> str:
             kinds.setdefault(word, []).append(row.choice.label)
     parts += [f"{word} for {', '.join(labels)}" for word, labels in kinds.items()]
     sense = " Lower is better." if one.sense < 0 else ""
-    return f"{title} ({seeds}; {base.choice.label} {mean}): {'; '.join(parts)}.{sense}"
+    return f"{name} ({seeds}; {base.choice.label} {mean}): {'; '.join(parts)}.{sense}"
 
 
 def _size(comparison: Comparison, one: Measure) -> str:
@@ -87,6 +90,21 @@ def _size(comparison: Comparison, one: Measure) -> str:
         kinds.setdefault(word, []).append(row.choice.label)
     listed = "; ".join(f"{word} {', '.join(labels)}" for word, labels in kinds.items())
     return f"Cost: {one.format(have)} {one.title} for {base.choice.label}; {listed}."
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Sentences below the table: pairs whose own interval says more, what was corrected for, and places."""
+    families = {row.versus.family for row in comparison.rows if row.versus} - {0, 1}
+    counted = [
+        f"p and verdicts are corrected for {family} comparisons, "
+        + (
+            "those with the baseline, since it was named."
+            if comparison.named
+            else f"all pairs of choices; with a named baseline there are {len(comparison.rows) - 1}."
+        )
+        for family in families
+    ]
+    return [*single_pairs(comparison), *counted, ranking(comparison)]
 
 
 def single_pairs(comparison: Comparison) -> list[str]:
@@ -186,6 +204,10 @@ def glossary(comparison: Comparison) -> list[tuple[str, str]]:
     """Name and definition of everything shown in the comparison's tables and charts."""
     shown = [comparison.metric.quantity, *(one.quantity for one in comparison.measures)]
     return defined([*shown, *(one for one in comparison.quantities if one.headline and one.by_stage)])
+
+
+def definition(measure: Measure) -> str:
+    return next((text for _, text in defined([measure.quantity])), "")
 
 
 def defined(quantities: Iterable[Quantity]) -> list[tuple[str, str]]:

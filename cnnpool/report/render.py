@@ -1,6 +1,5 @@
-"""A comparison as pages, tables as CSV and LaTeX, text for the terminal, and records from Python."""
+"""A comparison as a report, tables as CSV and LaTeX, text for the terminal, and records from Python."""
 
-import base64
 import json
 import os
 import re
@@ -8,15 +7,12 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from cnnpool import tables
 from cnnpool.json_text import finite
-from cnnpool.report import columns, document
+from cnnpool.report import columns, document, page
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
 from cnnpool.report.foreign import Value, logged, read
@@ -50,54 +46,8 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
 
 
 def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> dict[str, str]:
-    return rendered(
-        "report",
-        "compare.jinja",
-        **document.contents(comparison),
-        mains=[columns.main_columns(one) for one in comparison.each],
-        baseline=comparison.baseline.choice.label,
-        pairs=columns.pair_columns(comparison),
-        measures=columns.measure_tables(comparison),
-        plots=plots,
-        command=shlex.join([*COMMAND, *argv]),
-    )
-
-
-def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
-    """Markdown, with pictures in files beside it, and HTML with all embedded, by macros called ``show``."""
-    found = {}
-    for kind in ("md", "html"):
-        show: Any = _environment(kind).get_template(f"blocks.{kind}").module
-        body = _environment(kind).get_template(template).render(show=show, **values)
-        # Folder names need not be UTF-8.
-        page = str(show.page(values["title"], body)).encode("utf-8", "backslashreplace")
-        found[f"{stem}.{kind}"] = page.decode()
-    return found
-
-
-@cache
-def _environment(kind: str) -> Environment:
-    found = Environment(
-        loader=PackageLoader("cnnpool.report"),
-        autoescape=kind == "html",
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters: dict[str, Any] = {
-        "base64": lambda content: base64.b64encode(content).decode(),
-        "escaped": tables.markdown_text,
-        # Longer than any run of backticks in the text, so that none closes the block.
-        "fence": lambda text: "`" * max([3, *(len(marks) + 1 for marks in re.findall("`+", text))]),
-        "flat": lambda text: type(text)(" ".join(text.split())),
-        "printable": tables.printable,
-        "rows": tables.by_row,
-        "table": tables.markdown,
-        "terms": lambda texts: [("", text) for text in texts],
-    }
-    found.filters |= filters
-    return found
+    values = page.blocks(comparison) | {"groups": page.figures(plots)}
+    return page.rendered("report", "compare.jinja", **values, command=shlex.join([*COMMAND, *argv]))
 
 
 def latex(comparison: Comparison) -> str:
@@ -120,8 +70,7 @@ def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = Fals
     shown = "".join(f"{_filled(one, width)}\n" for one in document.headline(comparison))
     for one in comparison.each:
         shown += f"\n{tables.text(columns.main_columns(one), width)}\n"
-    remarks = [*document.single_pairs(comparison), columns.ranking(comparison)]
-    shown += "".join(f"{_filled(one, width)}\n" for one in remarks)
+    shown += "".join(f"{_filled(one, width)}\n" for one in document.remarks(comparison))
     if whole:
         shown += "".join(f"\n{tables.text(one, width)}" for one in columns.measure_tables(comparison))
     if comparison.notes:
@@ -192,7 +141,10 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
 
 
 class Table(list[dict[str, Any]]):
-    """One record per choice and metric, as in ``table.csv``; prints as the text of ``cnnpool compare``."""
+    """One record per choice and metric, as in ``table.csv``; prints as the text of ``cnnpool compare``.
+
+    A notebook shows the report's page in its place.
+    """
 
     def __init__(self, comparison: Comparison):
         super().__init__(columns.records(comparison))
@@ -200,6 +152,9 @@ class Table(list[dict[str, Any]]):
 
     def __repr__(self) -> str:
         return text(self.comparison, width=WIDTH, colour=False)
+
+    def _repr_html_(self) -> str:
+        return page.notebook(self.comparison)
 
 
 def compare(

@@ -60,10 +60,14 @@ class Snapshot:
 
 
 class Index:
-    """Follows the runs below ``root``, TensorBoard's log folder, which may be created later; thread-safe."""
+    """Follows the runs below TensorBoard's log folders, which may be created later; thread-safe.
 
-    def __init__(self, root: Path):
-        self.root = root
+    ``root`` is the folder that holds all of them, below which runs are named.
+    """
+
+    def __init__(self, roots: Sequence[Path]):
+        self.roots = [Path(os.path.abspath(root)) for root in roots]
+        self.root = Path(os.path.commonpath(self.roots))
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
         self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
@@ -79,7 +83,7 @@ class Index:
         with self._lock:
             began = time.monotonic()
             if not self._known and began >= self._next_glance:
-                self._found = next(scan(self.root), None) is not None
+                self._found = next(scan(self.roots), None) is not None
                 self._next_glance = time.monotonic() + _pause(began)
             return bool(self._known) or self._found
 
@@ -88,7 +92,7 @@ class Index:
         with self._lock:
             began = time.monotonic()
             if began >= self._next:
-                every = sorted(scan(self.root), key=lambda one: one.path)
+                every = sorted(scan(self.roots), key=lambda one: one.path)
                 # Longer for slow disks; unchanged files are not read again.
                 pause = _pause(began)
                 self._look(every)
@@ -135,14 +139,18 @@ class Index:
         return runs.sharing(runs.read(one.path), self._descriptions)
 
 
-def scan(root: Path) -> Iterator[Found]:
-    """Every run, plan and study below ``root``; symbolic links to folders are not followed."""
-    waiting = [root]
+def scan(roots: Sequence[Path]) -> Iterator[Found]:
+    """Every run, plan and study below ``roots``; of several ways to a folder by links, the first."""
+    waiting, seen = list(reversed(roots)), set()
     while waiting:
         folder = waiting.pop()
         try:
-            entries = list(os.scandir(folder))
-            below = {one.name for one in entries if one.is_dir(follow_symlinks=False)}
+            at = folder.stat()
+            if (at.st_dev, at.st_ino) in seen:
+                continue
+            seen.add((at.st_dev, at.st_ino))
+            entries = sorted(os.scandir(folder), key=lambda one: one.name)
+            below = {one.name for one in entries if one.is_dir()}
             stamps = {one.name: _stamp(one) for one in entries if one.name in READ - below}
             began = layout.SETTINGS in below and (folder / layout.SETTINGS / "config.yaml").is_file()
             own = began or bool(MARKS & stamps.keys())
@@ -163,7 +171,7 @@ def scan(root: Path) -> Iterator[Found]:
         elif files and not runs.is_report(folder):
             yield Found("log", folder, tuple(sorted(files)))
             below = set() if logs in scalars.WHOLE else below
-        waiting += [folder / name for name in below if not name.startswith(".")]
+        waiting += [folder / name for name in sorted(below, reverse=True) if not name.startswith(".")]
 
 
 def _stamp(entry: os.DirEntry[str]) -> Stamp:

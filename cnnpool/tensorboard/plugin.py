@@ -1,56 +1,45 @@
-"""The routes of the tab: its page, and the runs below the log folder as JSON, tables and figures."""
+"""The routes of the tab: the page of the runs below the log folder, its figures, and its tables as files."""
 
-import base64
-import json
-import os
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from matplotlib.figure import Figure
-from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
+from tensorboard.plugins.base_plugin import FrontendMetadata, TBPlugin
 from werkzeug import Request, Response
 
 from cnnpool import tables
-from cnnpool.json_text import finite
-from cnnpool.report import render
+from cnnpool.report import document, page, render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
+from cnnpool.report.comparison import Comparison
 from cnnpool.report.foreign import logged
-from cnnpool.report.plots import PAINTERS, Plot, plot
+from cnnpool.report.plots import GROUPS, LEARNING, PAINTERS, Plot, plot
 from cnnpool.report.plots.learning_curve import History, history, of_histories
-from cnnpool.report.plots.panels import MOST, THEMES, shown, style_of
+from cnnpool.report.plots.panels import MOST, shown, styles
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
-from cnnpool.tensorboard.pieces import jobs, pieces
-from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
+from cnnpool.tensorboard.jobs import Jobs, below, jobs, studies
+from cnnpool.tensorboard.view import Compared, Offer, Palette, Query, View, inside, offer, query, view
 
 NAME = "downsampling"
 ENTRY = "tab.js"
-TYPES = {".js": "text/javascript", ".css": "text/css"}
+HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 # A figure may be opened directly; no script in it may run.
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+STRICT = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+PAGE = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; style-src 'unsafe-inline'; object-src 'none'; "
+        "base-uri 'none'; form-action 'self'"
+    )
 }
 Answer = Callable[[Request], Response]
-LEARNING = "learning"
-FIGURES = dict.fromkeys([*PAINTERS, LEARNING])
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A figure of ``FIGURES``, optionally of one stage, or of learning curves with one line per seed."""
-
-    name: str
-    theme: str = "light"
-    stage: str = ""
-    seeds: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,15 +59,17 @@ def cached(most: int) -> Callable[[Task], Any]:
 
 
 class Plugin(TBPlugin):  # type: ignore[misc]
-    """Shows a comparison of the runs below the log folder; see :class:`cnnpool.tensorboard.index.Index`."""
+    """Shows a comparison of the runs below the log folders ``roots``, as :class:`Index` follows them."""
 
     plugin_name = NAME
 
-    def __init__(self, context: TBContext):
-        self.index = Index(Path(os.path.expanduser(context.logdir)))
-        self._compared, self._answers = cached(32), cached(16)
+    def __init__(self, roots: Sequence[Path]):
+        self.index = Index(roots)
+        self._compared, self._offers, self._jobs, self._bodies = cached(32), cached(8), cached(2), cached(8)
         self._figures, self._histories = cached(96), cached(256)
         self._palettes: dict[tuple[str, ...], Palette] = {}
+        source = (files(__package__) / "tab.html").read_text(encoding="utf-8")
+        self._template = page.environment("html").from_string(source)
 
     def is_active(self) -> bool:
         """Whether a run of cnnpool or scalars of another program are below the log folder."""
@@ -90,11 +81,10 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
         """Route -> its handler."""
-        page = [one for one in (files(__package__) / "page").iterdir() if Path(one.name).suffix in TYPES]
-        answers: dict[str, Answer] = {f"/{one.name}": _file(one.name, one.read_bytes()) for one in page}
-        answers |= {
-            "/jobs": self.jobs,
-            "/comparison": self.comparison,
+        script = (files(__package__) / ENTRY).read_bytes()
+        answers: dict[str, Answer] = {
+            f"/{ENTRY}": lambda _: Response(script, 200, HEADERS, content_type="text/javascript"),
+            "/page": self.page,
             "/figure": self.figure,
             "/figure.svg": self.svg,
             "/table.csv": self.download,
@@ -103,35 +93,90 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         }
         return {route: Request.application(answer) for route, answer in answers.items()}
 
-    def jobs(self, request: Request) -> Response:
-        """The states of all runs, unless nothing has changed since the page's version."""
-        now = self.index.snapshot()
-        head: dict[str, Any] = {"version": now.version, "results": now.results}
-        if request.args.get("version") != str(now.version):
-            head |= {"root": self.index.root.name, **jobs(now, self.index.root)}
-        return _of_json(_text(head))
-
-    def comparison(self, request: Request) -> Response:
-        """The comparison selected by the controls, without its figures."""
-        now = self.index.snapshot()
+    def page(self, request: Request) -> Response:
+        """The page; of a form as the browser sends it, the address without what is empty or automatic."""
         wanted = query(request.args)
+        if sorted(request.args.items(multi=True)) != sorted(wanted.items):
+            return _html("", 302, {"Location": wanted.url("page")})
+        answer = _html(self._template.render(self._shown(self.index.snapshot(), wanted)))
+        answer.add_etag()
+        # Not 304, which has no content type, and TensorBoard warns of that.
+        same = request.if_none_match.contains_weak(answer.get_etag()[0] or "")
+        return _html("", 204) if same else answer
 
-        def make() -> bytes:
-            return _text({"results": now.results, **pieces(self._view(now, wanted), self.index.root)})
+    def _shown(self, now: Snapshot, wanted: Query) -> dict[str, Any]:
+        root, found = self.index.root, self._view(now, wanted)
+        comparison, refusal = found.compared.comparison, found.compared.refusal
+        every: Jobs = self._jobs(Task(now.version, lambda: jobs(now, root)))
+        done = [run for run in self._inside(now, wanted) if run.found]
+        offered: Offer = self._offers(Task((now.results, wanted.folder), lambda: offer(done)))
+        groups = self._groups(now, wanted) if comparison else []
+        if not comparison and not refusal and any(job.epoch for job in every.listed):
+            groups = [group for group in self._groups(now, wanted) if group[2][0].name == LEARNING]
+        body = Task((now.version, wanted), lambda: self._body(found, wanted, groups))
+        return {
+            "title": document.title(comparison) if comparison else "Downsampling",
+            "query": wanted,
+            "changed": wanted != Query(),
+            "root": root.name,
+            "jobs": every,
+            "studies": studies(now.studies, root),
+            "offer": offered,
+            "offered": {f"{key}={value}" for key, values in offered.settings.items() for value in values},
+            "comparison": comparison,
+            "refusal": refusal,
+            "ways": found.compared.ways,
+            "by": comparison.by if comparison else wanted.by,
+            "metric": comparison.metric.key if comparison else wanted.metric,
+            "choices": sorted(row.choice.label for row in comparison.rows) if comparison else [],
+            "stages": stages_of(comparison) if comparison else [],
+            "groups": groups,
+            "body": self._bodies(body),
+        }
 
-        return _of_json(self._answers(Task((now.version, wanted), make)))
+    def _body(self, found: View, wanted: Query, groups: list[tuple[str, str, list[Plot]]]) -> str:
+        """The comparison in the report's own form, or the learning curves of runs before any has finished."""
+        template, show = page.environment("html").get_template("compare.jinja"), page.blocks_of("html")
+        comparison = found.compared.comparison
+        if comparison is None:
+            return "".join(map(str, (show.gallery(*group) for group in groups)))
+        values = page.blocks(comparison, self.index.root, seeds=bool(wanted.seeds)) | {"groups": groups}
+        values["mains"] = [replace(one, charts=self._charts(comparison)) for one in values["mains"]]
+        return template.render(show=show, command="", **values)
+
+    def _charts(self, comparison: Comparison) -> list[str]:
+        """The address of TensorBoard's own charts of each choice's runs, from that of the page."""
+        found = []
+        for row in comparison.rows:
+            names = "|".join(
+                re.escape(below(run.folder, self.index.root)) for run in row.choice.runs.values()
+            )
+            found.append(f"../../../?runFilter={quote(f'^({names})$')}#timeseries")
+        return found
+
+    def _groups(self, now: Snapshot, wanted: Query) -> list[tuple[str, str, list[Plot]]]:
+        def src(name: str) -> str:
+            # Another address if the runs behind the figure are others.
+            return wanted.url("figure", ("name", name), ("v", str(self._version(now, name))))
+
+        return [(name, title, [Plot(one, src=src(one)) for one in own]) for name, title, own in GROUPS]
+
+    def _version(self, now: Snapshot, name: str) -> int:
+        """Unfinished runs appear only in the learning curves."""
+        return now.version if name == LEARNING else now.results
 
     def figure(self, request: Request) -> Response:
-        """One figure with its caption; null if the runs have no numbers for it."""
-        found: dict[str, Any] = {"svg": None}
-        if drawn := self._drawn(request):
-            found = {"caption": drawn.caption, "svg": base64.b64encode(drawn.svg).decode("ascii")}
-        return _of_json(_text(found))
+        """One figure with its caption; empty if the runs have no numbers for it."""
+        drawn = self._drawn(request)
+        if drawn is None:
+            return _html("")
+        href = query(request.args).url("figure.svg", ("name", drawn.name))
+        return _html(str(page.blocks_of("html").figure(drawn, href)))
 
     def svg(self, request: Request) -> Response:
         """One figure as a file."""
-        name, drawn = chosen(request.args, "name", FIGURES), self._drawn(request)
-        return _attached(drawn.svg if drawn else None, f"{name}.svg", "image/svg+xml")
+        drawn = self._drawn(request)
+        return _attached(drawn.svg if drawn else None, "figure.svg", "image/svg+xml")
 
     def download(self, request: Request) -> Response:
         """A table of the comparison as a file, as ``cnnpool compare`` writes it."""
@@ -145,36 +190,31 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return _attached(tables.csv(rows).encode(), name, "text/csv")
 
     def _drawn(self, request: Request) -> Plot | None:
-        arguments, now = request.args, self.index.snapshot()
-        wanted = query(arguments)
-        found = self._view(now, wanted)
-        comparison, stage = found.compared.comparison, arguments.get("stage") or ""
-        stage = stage if comparison and stage in stages_of(comparison) else ""
-        name, theme = chosen(arguments, "name", FIGURES), chosen(arguments, "theme", THEMES)
-        asked = Asked(name, theme, stage, arguments.get("seeds") == "1")
-        # Unfinished runs appear only in the learning curves.
-        version = now.version if asked.name == LEARNING else now.results
-        paint = partial(self._painted, found, asked)
-        make = partial(plot, asked.name, paint, asked.theme, ["svg"])
-        drawn: Plot | None = self._figures(Task((version, wanted, asked), make))
+        now, wanted = self.index.snapshot(), query(request.args)
+        name = request.args.get("name") or ""
+        if name not in (*PAINTERS, LEARNING):
+            return None
+        paint = partial(self._painted, self._view(now, wanted), wanted, name)
+        key = (self._version(now, name), wanted, name)
+        drawn: Plot | None = self._figures(Task(key, partial(plot, name, paint, ["svg"])))
         return drawn
 
-    def _painted(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
-        if asked.name == LEARNING:
-            return self._learning(found, asked)
+    def _painted(self, found: View, wanted: Query, name: str) -> tuple[Figure, str] | None:
+        if name == LEARNING:
+            return self._learning(found, bool(wanted.seeds))
         if (comparison := found.compared.comparison) is None:
             return None
-        return PAINTERS[asked.name](replace(comparison, stage=asked.stage))
+        stage = wanted.stage if wanted.stage in stages_of(comparison) else ""
+        return PAINTERS[name](replace(comparison, stage=stage))
 
-    def _learning(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
+    def _learning(self, found: View, seeds: bool) -> tuple[Figure, str] | None:
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
         tag = comparison.metric.key if comparison else ""
         finished = {row.choice.label: self._history(list(row.choice.runs.values()), tag) for row in rows}
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
-        styles = {label: style_of(place) for place, label in enumerate(found.palette)}
-        return of_histories(finished, styles, going, seeds=asked.seeds)
+        return of_histories(finished, styles(found.palette, found.palette), going, seeds=seeds)
 
     def _history(self, runs: Sequence[Run], tag: str) -> History:
         if logged(runs):
@@ -183,33 +223,30 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         made: History = self._histories(Task(key, lambda: history(runs)))
         return made
 
+    def _inside(self, now: Snapshot, wanted: Query) -> list[Run]:
+        return inside(now.runs, self.index.root, wanted.folder)
+
     def _view(self, now: Snapshot, wanted: Query) -> View:
         def once(by: Sequence[str], make: Callable[[], Compared]) -> Compared:
-            made: Compared = self._compared(Task((now.results, wanted, *by), make))
+            made: Compared = self._compared(Task((now.results, wanted.runs, *by), make))
             return made
 
         def palette(by: Sequence[str]) -> Palette:
             return self._palettes.setdefault(tuple(by), Palette())
 
-        return view(inside(now.runs, self.index.root, wanted.folder), wanted, palette, once)
+        return view(self._inside(now, wanted), wanted, palette, once)
 
 
-def _file(name: str, content: bytes) -> Answer:
-    kind = TYPES[Path(name).suffix]
-    return lambda request: Response(content, content_type=f"{kind}; charset=utf-8", headers=HEADERS)
-
-
-def _of_json(text: bytes) -> Response:
-    return Response(text, content_type="application/json", headers=HEADERS)
-
-
-def _text(content: Mapping[str, Any]) -> bytes:
-    text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace")
+def _html(text: str, status: int = 200, more: Mapping[str, str] | None = None) -> Response:
+    content = text.encode("utf-8", "backslashreplace")
+    return Response(
+        content, status, HEADERS | PAGE | dict(more or {}), content_type="text/html; charset=utf-8"
+    )
 
 
 def _attached(content: bytes | None, name: str, kind: str) -> Response:
+    headers = HEADERS | STRICT
     if content is None:
-        return Response("The runs have no numbers for this.\n", 404, HEADERS, content_type="text/plain")
-    headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, content_type=kind, headers=headers)
+        return Response("The runs have no numbers for this.\n", 404, headers, content_type="text/plain")
+    headers |= {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, 200, headers, content_type=kind)

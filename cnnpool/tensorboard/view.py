@@ -1,19 +1,32 @@
-"""A comparison of the current runs, with the unfinished ones listed under their choices."""
+"""What a tab shows: the runs and the form in its address, their comparison, and those that go on."""
 
+import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from werkzeug.datastructures import MultiDict
 
-from cnnpool.report.choice import DifferentRunsError, frozen, group, known, labels, meets, natural, varying
+from cnnpool.report.choice import (
+    SILENT,
+    DifferentRunsError,
+    frozen,
+    group,
+    known,
+    labels,
+    meets,
+    natural,
+    text_at,
+    varying,
+)
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.foreign import logged
-from cnnpool.report.measure import ACCURACY
+from cnnpool.report.measure import ACCURACY, columns, known_keys, measure, quantities_of
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
@@ -21,36 +34,57 @@ from cnnpool.run_folder.reading import read_yaml
 from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 
 ROOMS = ("pool", "readout", "model")
-Arguments = MultiDict[str, str]
+MOST_VALUES = 24  # Most values of a setting offered as filters
+WAYS = 12  # Most settings offered where runs cannot be compared
+WORDS = {"metric": "Measure", "by": "Group by", "where": "Filter", "baseline": "Baseline", "allow": "mixed"}
+"""An option of ``cnnpool compare`` -> its name on the page."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """The runs to compare, in a folder below the log folder, and how, as in ``cnnpool compare``."""
+    """The form: runs in a folder below the log folder, how they are compared, and what figures show."""
 
     folder: str = ""
     by: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
-    metric: str = ACCURACY
+    metric: str = ""
     baseline: str = ""
     allow: tuple[str, ...] = ()
+    stage: str = ""
+    seeds: str = ""
+
+    @property
+    def runs(self) -> "Query":
+        """The part that decides the comparison."""
+        return replace(self, stage="", seeds="")
+
+    @property
+    def items(self) -> list[tuple[str, str]]:
+        """Key and value of everything that is chosen, as in an address."""
+        every = ((key, [value] if isinstance(value, str) else value) for key, value in asdict(self).items())
+        return [(key, value) for key, values in every for value in values if value]
+
+    def url(self, route: str, *more: tuple[str, str], **changes: Any) -> str:
+        """The address below the plugin's of this query with ``changes``, and ``more`` parameters."""
+        items = [*replace(self, **changes).items, *more]
+        return f"{route}?{urlencode(items)}" if items else route
 
 
-def query(arguments: Arguments) -> Query:
+def query(arguments: MultiDict[str, str]) -> Query:
+    """The form's values, without those that are ``automatic`` anyway."""
+    by = tuple(key for text in arguments.getlist("by") for key in keys_of(text))
+    automatic = arguments.getlist("automatic")
+    metric = arguments.get("metric") or ""
     return Query(
         folder=(arguments.get("folder") or "").strip("/"),
-        by=tuple(keys_of(arguments.get("by"))),
-        where=tuple(filter(None, arguments.getlist("where"))),
-        metric=arguments.get("metric") or ACCURACY,
+        by=() if f"by={','.join(sorted(by))}" in automatic else by,
+        where=tuple(dict.fromkeys(filter(None, arguments.getlist("where")))),
+        metric="" if f"metric={metric}" in automatic else metric,
         baseline=arguments.get("baseline") or "",
-        allow=tuple(keys_of(arguments.get("allow"))),
+        allow=tuple(key for text in arguments.getlist("allow") for key in keys_of(text)),
+        stage=arguments.get("stage") or "",
+        seeds="1" if arguments.get("seeds") == "1" else "",
     )
-
-
-def chosen(arguments: Arguments, name: str, among: Mapping[str, object]) -> str:
-    """The value of ``name`` if it is in ``among``, else the first of these."""
-    value = arguments.get(name) or ""
-    return value if value in among else next(iter(among))
 
 
 def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
@@ -60,19 +94,26 @@ def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
 
 
 @dataclass(frozen=True)
+class Way:
+    """A way out of a refusal: runs differ in ``key``; what to choose, and the query that does."""
+
+    key: str
+    choices: list[tuple[str, Query]]
+
+
+@dataclass(frozen=True)
 class Compared:
-    """A comparison, or the reason for a refusal, with the values of the keys in which runs may not differ."""
+    """A comparison, or the reason for a refusal with the ways out of it; neither without finished runs."""
 
     comparison: Comparison | None = None
     refusal: str = ""
-    differing: dict[str, list[str]] = field(default_factory=dict)
+    ways: list[Way] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class View:
-    """Runs in the query's folder, the comparison, unfinished runs by label, and labels by colour."""
+    """The comparison, unfinished runs by label, and labels by colour."""
 
-    runs: list[Run]
     compared: Compared
     going: dict[str, list[Run]]
     palette: tuple[str, ...]
@@ -100,35 +141,45 @@ def view(
 ) -> View:
     """The view of ``runs``; ``palette`` keeps the colours, and ``once`` the comparison, of keys ``by``."""
     begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
-    begun = [run for run in begun if run.state != "damaged" and _wanted(run, query)]
+    begun = [run for run in begun if run.state != "damaged" and meets(run, query.where)]
     done = [run for run in runs if run.found]
-    by = list(query.by) or _keys([run for run in done if _wanted(run, query)], begun)
+    by = list(query.by) or _keys([run for run in done if meets(run, query.where)], begun)
     compared = once(by, lambda: _compared(done, by, query))
     if any(not known([*done, *begun], key) for key in query.by):
-        return View(list(runs), compared, {}, ())
+        return View(compared, {}, ())
     going = _going(compared.comparison, begun, by)
     named = [row.choice.label for row in compared.comparison.rows] if compared.comparison else []
     order = palette(by).add([*_everywhere(done, by), *named, *going])
     if compared.comparison:
         compared = replace(compared, comparison=replace(compared.comparison, palette=order))
-    return View(list(runs), compared, going, order)
-
-
-def _wanted(run: Run, query: Query) -> bool:
-    return all(meets(run, condition) for condition in query.where)
+    return View(compared, going, order)
 
 
 def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
     if not done:
         return Compared()
-    against = query.baseline or None
-    metric = "" if logged(done) and query.metric == ACCURACY else query.metric
+    chosen = {"metric": query.metric, "against": query.baseline or None, "allow": query.allow}
     try:
-        found = compare(done, by=by, where=query.where, metric=metric, against=against, allow=query.allow)
-        return Compared(found)
+        return Compared(compare(done, by=by, where=query.where, **chosen))  # type: ignore[arg-type]
+    except DifferentRunsError as error:
+        return Compared(refusal=error.said, ways=_ways(error, by, query))
     except ValueError as error:
-        differing = error.values if isinstance(error, DifferentRunsError) else {}
-        return Compared(refusal=str(error), differing=differing)
+        return Compared(refusal=re.sub(r"--(\w+)", lambda found: WORDS[found[1]], str(error)))
+
+
+def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Way]:
+    found = []
+    for key, values in list(error.values.items())[:WAYS]:
+        short = key.removesuffix(".name")
+        choices = [
+            (f"only {value}", replace(query, where=(*query.where, f"{short}={value}")))
+            for value in values[:MOST_VALUES]
+        ]
+        choices.append(("tell them apart", replace(query, by=(*by, short), baseline="")))
+        if error.mixable:
+            choices.append(("mix them", replace(query, allow=(*query.allow, short))))
+        found.append(Way(short, choices))
+    return found
 
 
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
@@ -165,6 +216,35 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
     for one, some in groups.items():
         found[named[one]] += some
     return found
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the form offers of the finished runs: measures, and settings that differ with their values."""
+
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    others: list[tuple[str, str]] = field(default_factory=list)
+    settings: dict[str, list[str]] = field(default_factory=dict)
+
+
+def offer(done: Sequence[Run]) -> Offer:
+    """Measures by key and header, those of every comparison first, and settings in which the runs differ."""
+    if not done:
+        return Offer()
+    quantities = quantities_of(done)
+    keys = known_keys(done, quantities)
+    main = [one.key for one in columns(keys, quantities)]
+    first = dict.fromkeys([ACCURACY] * (ACCURACY in keys) + main)
+    headers = {key: measure(key, quantities).header for key in [*first, *keys]}
+    rooms = () if logged(done) else NAMED
+    every = dict.fromkeys([*rooms, *(key for run in done for key in run.settings), "seed"])
+    named = [key for key in every if key not in SILENT and not key.endswith(".name")]
+    values = {key: list(dict.fromkeys(text_at(run, key) for run in done)) for key in named}
+    return Offer(
+        [(key, headers[key]) for key in first],
+        [(key, headers[key]) for key in keys if key not in first],
+        {key: own[:MOST_VALUES] for key, own in values.items() if len(own) > 1},
+    )
 
 
 def asked(folder: Path) -> Results | None:

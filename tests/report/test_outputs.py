@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cnnpool.report import find, render
+from cnnpool.report import find, main, render
 from cnnpool.report.columns import main_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
-from cnnpool.report.plots import PAINTERS, draw, stages
+from cnnpool.report.plots import PAINTERS, choices, draw, stages
 from cnnpool.report.plots.choices import dominated, pareto
 from cnnpool.report.plots.learning_curve import history, learning
-from cnnpool.report.plots.panels import COLOURS, MOST, PAD, bounds, of_all, shown, style_of, styles_of, themed
+from cnnpool.report.plots.panels import COLOURS, MOST, PAD, bounds, of_all, shown, style_of, styled, styles_of
 from cnnpool.report.plots.stages import routing
 from cnnpool.run_folder.layout import ROUTING
 from cnnpool.run_folder.routing import Routing, write
@@ -137,7 +137,7 @@ def test_latex_compiles_and_fits_a_page(shelf, tmp_path):
 
 
 def test_every_picture_is_drawn_and_holds_its_words(plots):
-    names = ["differences", "accuracy", "gradient", "shift", "learning", "pareto"]
+    names = ["differences", "accuracy", "learning", "gradient", "shift", "pareto"]
     assert [plot.name for plot in plots] == names
     for plot in plots:
         pixels = imread(BytesIO(plot.png), format="png")[..., :3]
@@ -158,6 +158,50 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
     assert {"zero gradient (%)", "stage s1", "stage s2", "max (n=7)"} <= set(words["gradient"])
     assert {"shift of the input (px)", "relative change", "stage s1", "stage s2"} <= set(words["shift"])
     assert {"FLOPs", "(less is better)", "images/s", "consistency (distinct) (%)"} <= set(words["pareto"])
+
+
+def rows_of(figure):
+    """The rows of a forest plot from the top: label, and whether its mark is filled."""
+    [axes] = figure.axes
+    marks = [line for line in axes.lines if line.get_markersize() == 7]
+    labels = [label.get_text().partition(" ")[0] for label in axes.get_yticklabels()]
+    filled = [line.get_markerfacecolor() == line.get_color() for line in marks]
+    return list(zip(labels, filled, strict=True)), [text.get_text() for text in axes.texts]
+
+
+def test_forest_plots_begin_with_the_best_are_hollow_where_nothing_is_shown_and_name_their_sides(shelf):
+    noise = [0.0, 0.01, -0.01, 0.02]
+    for pool, level in {"max": 0.8, "avg": 0.5, "blur": 0.81, "strided": 0.9}.items():
+        for seed, own in enumerate(noise):
+            # blur swings against the others.
+            accuracy = level + (own if pool != "blur" else -4 * own) + 0.001 * (seed % 2) * (pool == "avg")
+            shelf.put(pool=pool, seed=seed, accuracy=accuracy + 0.001 * (seed % 3) * (pool == "strided"))
+    accuracy = compare(find([shelf.root]))
+    with styled():
+        shown, sides = rows_of(choices.differences(accuracy)[0])
+        assert shown == [("strided", True), ("blur", False), ("avg", True)]
+        assert sides == ["← worse", "better →"]
+        # Less is better of a loss: the smallest is above, to the left.
+        loss = compare(find([shelf.root]), metric="test.loss")
+        shown, sides = rows_of(choices.differences(loss)[0])
+        assert [label for label, _ in shown] == ["strided", "blur", "avg"] and sides == [
+            "← better",
+            "worse →",
+        ]
+        values, _ = rows_of(choices.accuracy(accuracy)[0])
+        assert [label for label, _ in values] == ["strided", "max", "blur", "avg"]
+
+
+def test_a_notebook_shows_the_page_without_its_figures(shelf, tmp_path):
+    shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6])
+    shown = render.compare(shelf.root)._repr_html_()
+    assert main([str(shelf.root), "--out", str(tmp_path / "r"), "--no-board"]) == 0
+    page = (tmp_path / "r" / "report.html").read_text()
+    table = page[page.index("<table") : page.index("</table>")]
+    assert table in shown and "Glossary" in shown
+    assert not re.search("<(script|html|body|img|main)", shown) and shown.startswith(
+        '<div class="cnnpool part">'
+    )
 
 
 def test_no_stage_s_gradient_lies_outside_its_panel(comparison):
@@ -213,7 +257,7 @@ def crowd(tmp_path_factory, new_shelf):
 @pytest.fixture(scope="module")
 def crowded(crowd):
     """Name -> figure of the twelve."""
-    with themed():
+    with styled():
         every = {name: paint(crowd) for name, paint in PAINTERS.items()}
         every["learning"] = learning(crowd, histories_of(crowd))
     return {name: found[0] for name, found in every.items() if found}
@@ -221,7 +265,7 @@ def crowded(crowd):
 
 def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowded):
     for name, figure in crowded.items():
-        with themed():
+        with styled():
             box = bounds(figure)
             # A legend puts its entries into their places when it is drawn.
             figure.draw_without_rendering()

@@ -1,6 +1,8 @@
+import base64
 import warnings
 
 import pytest
+from bs4 import BeautifulSoup
 from shelf import new_shelf, shelf
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
@@ -18,28 +20,86 @@ with warnings.catch_warnings():
     from tensorboard.backend.application import TensorBoardWSGI
 
 
+class Page:
+    """An answer in HTML, to be read as a reader does."""
+
+    def __init__(self, text):
+        self.soup = BeautifulSoup(text, "html.parser")
+
+    def text(self, chosen):
+        """The text at a CSS selector on one line; empty if there is none."""
+        found = self.soup.select_one(chosen)
+        return " ".join(found.get_text(" ", strip=True).split()) if found else ""
+
+    def rows(self, chosen="#comparison table"):
+        """The cells of the first table at a selector that are text, as {header: [cell of each row]}."""
+        found = self.soup.select_one(chosen)
+        cells = [
+            [
+                (cell.summary or cell).get_text(" ", strip=True)
+                for cell in row.find_all(["th", "td"], recursive=False)
+            ]
+            for row in found.select("tr")
+        ]
+        return {head: [row[place] for row in cells[1:]] for place, head in enumerate(cells[0])}
+
+    @property
+    def choices(self):
+        return self.rows()["choice"]
+
+    def options(self, name):
+        """Value -> text of what a select offers, or value -> whether it is ticked of the boxes of a name."""
+        if boxes := self.soup.select(f'input[type="checkbox"][name="{name}"]'):
+            return {box["value"]: box.has_attr("checked") for box in boxes}
+        return {
+            one["value"]: one.get_text(strip=True)
+            for one in self.soup.select(f'select[name="{name}"] option')
+        }
+
+    def links(self, chosen):
+        return {one.get_text(strip=True): one["href"] for one in self.soup.select(f"{chosen} a")}
+
+    @property
+    def counts(self):
+        pills = [one.get_text(strip=True) for one in self.soup.select("header .pill")]
+        return {
+            state: int(count) for count, _, state in (pill.partition(" ") for pill in pills) if count != "no"
+        }
+
+    @property
+    def jobs(self):
+        """(folder, state, what is said) of each listed job."""
+        return list(zip(*self.rows("#jobs table").values(), strict=True)) if self.soup.select("#jobs") else []
+
+
 class Tab:
     """The plugin of a log folder, asked as TensorBoard asks it."""
 
-    def __init__(self, folder):
-        self.plugin = Loader().load(TBContext(logdir=str(folder)))
+    def __init__(self, folder, **flags):
+        self.plugin = Loader().load(TBContext(logdir=str(folder) if folder else "", **flags))
         self.apps = self.plugin.get_plugin_apps()
 
     def get(self, route, **arguments):
         return Client(self.apps[route]).get(route, query_string=arguments)
 
-    def board(self):
+    def board(self, **options):
         """TensorBoard with this plugin alone."""
-        return TensorBoardWSGI([self.plugin])
+        return TensorBoardWSGI([self.plugin], **options)
 
     def server(self):
         """The same, to be asked."""
         return Client(self.board())
 
-    def json(self, route, **arguments):
-        answer = self.get(route, **arguments)
-        assert answer.status_code == 200 and answer.content_type == "application/json"
-        return answer.json
+    def page(self, **arguments):
+        answer = self.get("/page", **arguments)
+        assert answer.status_code == 200 and answer.content_type == "text/html; charset=utf-8", answer.headers
+        return Page(answer.text)
+
+    def figure(self, name, **arguments):
+        """The caption of a figure and its drawing; None if there is nothing to draw."""
+        page = Page(self.get("/figure", name=name, **arguments).text)
+        picture = page.soup.find("img")
+        return picture and (page.text("figcaption"), base64.b64decode(picture["src"].partition("base64,")[2]))
 
 
 @pytest.fixture(autouse=True)

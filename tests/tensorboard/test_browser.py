@@ -28,7 +28,8 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH to look at the tab with"),
 ]
 PAGE = """<!doctype html><body>
-<iframe src="/data/plugin_entry.html?name=downsampling" width="%d" height="6000"></iframe><pre id="out"></pre>
+<iframe src="%s/data/plugin_entry.html?name=downsampling" width="%d" height="6000"></iframe>
+<pre id="out"></pre>
 <script type="module">
 const frame = document.querySelector("iframe"), inside = () => frame.contentDocument;
 const all = (chosen) => [...inside().querySelectorAll(chosen)], one = (chosen) => all(chosen)[0];
@@ -41,14 +42,16 @@ async function until(ready) {
   throw new Error(`never true: ${ready}`);
 }
 const named = (chosen, text) => until(() => all(chosen).find((found) => found.textContent === text));
-const cellsOf = (row) => [...row.children].map((cell) => cell.textContent);
-const cells = () => all("table.main tbody tr").map(cellsOf);
+const told = (cell) => (cell.querySelector("summary") ?? cell).textContent.trim();
+const cellsOf = (row) => [...row.children].map(told);
+const cells = () => all("#comparison table.drawn tbody tr").map(cellsOf);
 const text = (chosen) => one(chosen).textContent;
-function pick(name, value) {
-  const found = all("select").find((select) => select.dataset.focus === name);
-  found.value = value;
-  found.dispatchEvent(new Event("change"));
+function change(found, value) {
+  if (found.type === "checkbox") found.checked = value; else found.value = value;
+  found.dispatchEvent(new Event("change", { bubbles: true }));
 }
+const pick = (name, value) => change(one(`select[name="${name}"]`), value);
+const tick = (name, value, on = true) => change(one(`input[name="${name}"][value="${value}"]`), on);
 async function script() { %s }
 let out;
 try { out = await script(); } catch (error) { out = `${error}; ${inside()?.body?.textContent}`; }
@@ -74,9 +77,9 @@ def served(app):
 def browse(new_tab, restless, tmp_path):
     """A function: what ``script`` returns in the page around the tab of a folder; ``acts`` it may fetch."""
 
-    def run(folder, script, *, address="", width=1400, acts=()):
-        board = new_tab(folder).board()
-        page, named = PAGE % (width, script), {f"/{act.__name__}": act for act in acts}
+    def run(folder, script, *, address="", width=1400, acts=(), prefix=""):
+        board = new_tab(folder).board(path_prefix=prefix)
+        page, named = PAGE % (prefix, width, script), {f"/{act.__name__}": act for act in acts}
 
         @Request.application
         def app(request):
@@ -111,11 +114,13 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
     assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
     wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
     script = """
+    const scheme = () => inside().defaultView.getComputedStyle(inside().body).colorScheme;
+    await until(() => cells().length > 1 && scheme() === "light");
     document.body.classList.add("dark-mode");
-    await until(() => cells().length > 1 && inside().body.dataset.theme === "dark");
+    await until(() => scheme() === "dark");
     await until(() => one("#figure-learning img").naturalWidth > 100);
     const { scrollWidth, clientWidth } = inside().documentElement;
-    const said = all(".summary li").filter((line) => line.offsetHeight).length;
+    const said = all("#comparison li").filter((line) => line.offsetHeight).length;
     const caption = text("#figure-learning figcaption");
     return { cells: cells(), said, caption, fits: scrollWidth <= clientWidth };
     """
@@ -132,44 +137,59 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
     assert found["fits"] and "95 % t interval" in found["caption"]
 
 
-def test_controls_change_what_is_shown_and_stand_in_the_address(browse, runs):
+def test_the_form_changes_what_is_shown_and_stands_in_the_address(browse, runs):
     script = """
     await until(() => cells().length > 1);
-    pick("Measure", "invariance.worst_shift_accuracy");
-    await until(() => text("table.main thead").includes("worst-shift accuracy"));
-    pick("Baseline", "avg");
+    one('[data-key="where"] summary').click();
+    one('select[name="metric"]').focus();
+    pick("metric", "invariance.worst_shift_accuracy");
+    await until(() => text("#comparison thead").includes("worst-shift accuracy"));
+    pick("baseline", "avg");
     await until(() => cells()[0][0] === "avg");
-    all("input").find((input) => input.dataset.focus === "where seed=0").click();
+    tick("where", "seed=0");
     await until(() => cells().every((row) => row[1] === "1"));
-    (await named("button", "seeds")).click();
+    tick("seeds", "1");
     await until(() => all("circle.seed").length === 3);
-    (await named("#stages-gradient button", "stage s2")).click();
+    pick("stage", "s2");
     await until(() => location.hash.includes("stage=s2"));
-    return [location.hash];
+    await until(() => one("#figure-gradient figcaption"));
+    const kept = [location.hash, inside().activeElement.name, one('[data-key="where"]').open];
+    inside().defaultView.history.back();
+    await until(() => !location.hash.includes("stage=s2") && one('select[name="stage"]').value === "");
+    return kept;
     """
-    [kept] = browse(runs.root, script)
+    kept, focused, opened = browse(runs.root, script)
     said = ["metric=invariance.worst_shift_accuracy", "baseline=avg", "where=seed%3D0", "seeds=1", "stage=s2"]
     assert all(f"&p.downsampling.{part}" in kept for part in said)
+    # The place is kept: the focus, and what is unfolded.
+    assert focused == "metric" and opened is True
     script = "await until(() => cells().length > 1); return [cells()[0][0], all('circle.seed').length]"
     assert browse(runs.root, script, address=kept.removeprefix("#downsampling")) == ["avg", 3]
 
 
-def test_a_choice_opens_on_its_runs_and_a_measure_on_its_definition(browse, runs):
+def test_a_choice_opens_on_its_runs_a_measure_on_its_definition_and_a_figure_is_enlarged(browse, runs):
     script = """
-    (await named(".choice", "max")).focus();
-    inside().activeElement.click();
-    const opened = await until(() => text("tr.runs")), focused = inside().activeElement.textContent;
+    const max = await until(() => all("#comparison summary").find((found) => told(found) === "max"));
+    max.focus();
+    max.click();
+    const opened = text("#comparison details[open]"), link = one("#comparison details[open] a").href;
+    const shown = () => all(":popover-open").map((found) => found.textContent).join();
+    const press = (key) => inside().activeElement.click();
     (await named(".term", "p (Holm)")).focus();
-    const bubble = await until(() => !one("#bubble").hidden && text("#bubble"));
-    inside().dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
-    await until(() => one("#bubble").hidden);
-    return [opened, one("tr.runs a").href, focused, bubble];
+    press("Enter");
+    const bubble = await until(shown);
+    one(":popover-open").hidePopover();
+    await until(() => one("#figure-accuracy img"));
+    one("#figure-accuracy button").click();
+    await until(() => one("#figure-accuracy :popover-open img"));
+    return [opened, link, bubble];
     """
-    opened, link, focused, bubble = browse(runs.root, script)
-    assert "seed 0 90.00 max/seed0" in opened and "seed 2 85.00 max/seed2" in opened
-    assert "runFilter=" in link and link.endswith("#timeseries")
-    # The row is drawn anew, and the focus stays.
-    assert focused == "max" and "adjusted by Holm" in bubble
+    opened, link, bubble = browse(runs.root, script)
+    assert re.search(r"seed 0\W+90.00\W+max/seed0", opened) and re.search(
+        r"seed 2\W+85.00\W+max/seed2", opened
+    )
+    assert re.search(r"//127[^/]+/\?runFilter=", link) and link.endswith("#timeseries")
+    assert "adjusted by Holm" in bubble
 
 
 def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
@@ -182,11 +202,11 @@ def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
         shelf.put(pool="blur", accuracy=0.95)
 
     script = """
-    const before = await until(() => cells().length === 2 && text(".jobs"));
-    const evil = all(".jobs img, .jobs b").length;
+    const before = await until(() => cells().length === 2 && text("#jobs"));
+    const evil = all("#jobs img, #jobs b").length;
     await fetch("/finish");
     await until(() => cells().length === 3);
-    return [before, evil, text(".jobs"), cells().map((row) => row[0])];
+    return [before, evil, text("#jobs"), cells().map((row) => row[0])];
     """
     before, evil, after, labels = browse(shelf.root, script, acts=[finish])
     assert "epoch 2 of 5, validation accuracy 75.00 %" in before and "epoch 2" not in after
@@ -198,13 +218,25 @@ def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
     for rate in (0.01, 0.02):
         shelf.put(f"lr{rate}/seed0", fit={"epochs": 5, "lr": rate})
     script = """
-    const refusal = await until(() => text("#refusal pre"));
-    (await named("#refusal button", "fit.lr")).click();
+    const refusal = await until(() => text("#refusal p"));
+    (await named("#refusal a", "tell them apart")).click();
     await until(() => cells().length === 2);
     return [refusal, cells().map((row) => row[0])];
     """
     refusal, labels = browse(shelf.root, script)
     assert refusal.startswith("two runs of") and labels == ["max / fit.lr=0.01", "max / fit.lr=0.02"]
+
+
+def test_it_works_behind_a_path_prefix(browse, runs):
+    script = """
+    await until(() => cells().length > 1);
+    pick("baseline", "avg");
+    await until(() => cells()[0][0] === "avg" && one("#figure-accuracy img"));
+    return [one("a.file").href, one("#comparison details a").href];
+    """
+    table, charts = browse(runs.root, script, prefix="/boards/mine")
+    assert "/boards/mine/data/plugin/downsampling/table.csv?baseline=avg" in table
+    assert "/boards/mine/?runFilter=" in charts
 
 
 def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
@@ -218,8 +250,8 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     )
     study.write_bytes(content_of(live))
     script = """
-    await until(() => text("#running").includes("seed=8"));
-    const pills = all(".pill").map((pill) => pill.textContent), said = text("#choose");
+    await until(() => text("#jobs").includes("seed=8"));
+    const pills = all("header .pill").map((pill) => pill.textContent), said = text("#choose");
     await fetch("/end");
     await until(() => text("#choose").includes("Recommended: max."));
     return [pills, said];
@@ -232,5 +264,6 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     with lock(shelf.root / layout.LOCK), planned(waiting):
         pills, said = browse(shelf.root, script, acts=[end])
     assert pills[:2] == ["2 done", "2 waiting"]
+    said = " ".join(said.split())
     assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
     assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said

@@ -34,9 +34,10 @@ def littered(shelf):
 
 
 def test_the_tab_and_compare_name_damaged_files_and_show_the_rest(littered, tab, capsys):
-    assert tab.json("/comparison")["tables"][0]["columns"][0]["cells"] == ["max", "avg"]
+    page = tab.page()
+    assert page.choices == ["max", "avg"]
     assert tab.get("/figure", name="routing").status_code == 200
-    found = {job["folder"]: job["reason"] for job in tab.json("/jobs")["unfinished"]}
+    found = {folder: said for folder, _, said in page.jobs}
     for name in CONTENTS:
         folder, _, file = name.partition("/.hydra/")
         folder = folder if file or not name.startswith("bad") else name.rpartition("/")[0]
@@ -50,5 +51,5 @@ def test_the_tab_and_compare_name_damaged_files_and_show_the_rest(littered, tab,
 def test_a_log_folder_without_runs_is_not_scanned_at_each_listing(tab, monkeypatch):
     monkeypatch.setattr(index, "PAUSE_S", 3600.0)
     scans, real = [], index.scan
-    monkeypatch.setattr(index, "scan", lambda root: (scans.append(root), real(root))[1])
+    monkeypatch.setattr(index, "scan", lambda roots: (scans.append(roots), real(roots))[1])
     assert not any(tab.plugin.is_active() for _ in range(5)) and len(scans) == 1

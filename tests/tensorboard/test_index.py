@@ -11,7 +11,7 @@ from cnnpool.tensorboard.index import Index
 
 @pytest.fixture
 def follow(shelf, restless):
-    return Index(shelf.root)
+    return Index([shelf.root])
 
 
 @pytest.fixture
@@ -71,9 +71,11 @@ def test_a_killed_run_is_no_longer_running(follow, begin):
     assert follow.snapshot() == second
 
 
-def test_a_folder_that_is_not_there_yet_has_no_runs_and_a_linked_one_is_not_entered(shelf, follow, tmp_path):
+def test_a_folder_that_is_not_there_yet_has_no_runs_and_links_are_followed_once(shelf, follow, tmp_path):
     assert not follow.any() and follow.snapshot().runs == ()
     shelf.put(folder=tmp_path / "elsewhere" / "seed0")
     shelf.root.mkdir(exist_ok=True)
-    (shelf.root / "linked").symlink_to(tmp_path / "elsewhere")
-    assert follow.snapshot().runs == ()
+    for name in ("linked", "twice"):
+        (shelf.root / name).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "round").symlink_to(shelf.root)
+    assert [run.folder for run in follow.snapshot().runs] == [shelf.root / "linked" / "seed0"]

@@ -1,22 +1,20 @@
-import base64
 import csv
 import io
-import json
+import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from importlib.metadata import entry_points
 
 import pytest
 from tensorboard.plugins.base_plugin import TBContext
 
 from cnnpool.report import main
+from cnnpool.report.plots import NAMES
 from cnnpool.tensorboard.loader import Loader
-from cnnpool.tensorboard.plugin import FIGURES
 
-
-def main_table(content):
-    return {one["header"]: one["cells"] for one in content["tables"][0]["columns"]}
+ACCURACY = "test accuracy (%), mean ± sd"
 
 
 def test_tensorboard_finds_the_plugin_by_its_entry_point_which_imports_neither_torch_nor_what_draws():
@@ -36,12 +34,28 @@ def test_tensorboard_lists_the_tab_as_active_once_there_is_a_run(shelf, tab):
     assert tab.server().get("/data/plugins_listing").json["downsampling"]["enabled"]
 
 
+def test_several_log_folders_are_compared_together(shelf, new_tab, restless):
+    for study in ("one", "two"):
+        shelf.put(f"{study}/max/seed0", pool={"max": "max", "one": "max", "two": "avg"}[study])
+    spec = f"first:{shelf.root / 'one'},{shelf.root / 'two'},far:gs://bucket/runs"
+    tab = new_tab("", flags=Namespace(logdir_spec=spec))
+    assert tab.plugin.is_active() and tab.page().choices == ["max", "avg"]
+
+
 def test_every_route_answers_through_tensorboard_without_a_warning(shelf, tab, caplog):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
     server = tab.server()
     for route in tab.apps:
-        answer = server.get(f"/data/plugin/downsampling{route}")
+        answer = server.get(
+            f"/data/plugin/downsampling{route}?name=accuracy"
+            if "fig" in route
+            else f"/data/plugin/downsampling{route}"
+        )
         assert (answer.status_code, answer.headers["X-Content-Type-Options"]) == (200, "nosniff"), route
+    same = {"If-None-Match": server.get("/data/plugin/downsampling/page").headers["ETag"]}
+    assert server.get("/data/plugin/downsampling/page", headers=same).status_code == 204
+    shelf.put(seed=2)
+    assert server.get("/data/plugin/downsampling/page", headers=same).status_code == 200
     # TensorBoard's own check of headers warns where a later version will refuse.
     assert caplog.records == []
 
@@ -56,6 +70,23 @@ def test_the_files_are_those_that_compare_writes(shelf, tab, tmp_path):
         assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
 
 
+def test_the_tab_shows_the_blocks_of_the_report_and_corrects_for_the_same_comparisons(shelf, tab, tmp_path):
+    shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.81, 0.92])
+    page = type(tab.page())
+    for baseline in ("", "max"):
+        named = ["--baseline", baseline] if baseline else []
+        assert main([str(shelf.root), "--out", str(tmp_path / "report"), "--no-board", *named]) == 0
+        report = page((tmp_path / "report" / "report.html").read_text())
+        own = tab.page(baseline=baseline) if baseline else tab.page()
+        assert own.rows() == report.rows()
+        said = f"corrected for {2 if baseline else 3} comparisons"
+        assert said in own.text("#comparison") and said in report.text("#comparison")
+        for block in ("#measures", "#words"):
+            assert own.text(block) == report.text(block).partition(" Made by")[0] != ""
+        drawn = [[str(one) for one in both.soup.select("#comparison svg")] for both in (own, report)]
+        assert drawn[0] == drawn[1] and len(drawn[0]) == 5
+
+
 def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when_they_grow(tab, shelf):
     def log(group, seed, *values):
         folder = shelf.root / group / f"version_{seed}"
@@ -66,136 +97,204 @@ def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when
     for seed in range(3):
         log("a", seed, 0.5, 0.6)
         log("b", seed, 0.5, 0.7 + seed / 100)
-    content = tab.json("/comparison")
-    said = "2 groups, 3 runs each, paired by the number in the folder's name."
-    assert content["headline"][0].startswith(said)
-    assert main_table(content)["val_acc, mean ± sd"] == ["0.6000 ± 0.0000", "0.7100 ± 0.0100"]
-    assert [one["key"] for one in content["metrics"]] == ["val_acc", "val_loss"]
-    loss = tab.json("/comparison", metric="val_loss", baseline="b")
-    assert loss["metric"]["sense"] == -1 and loss["choices"][0]["label"] == "b"
-    drawn = tab.json("/figure", name="learning")
-    assert drawn["caption"].startswith("val_acc per step")
+    page = tab.page()
+    assert "2 groups, 3 runs each, paired by the number in the folder's name." in page.text("#comparison")
+    assert page.rows()["val_acc, mean ± sd"] == ["0.6000 ± 0.0000", "0.7100 ± 0.0100"]
+    assert list(page.options("metric")) == ["val_acc", "val_loss"]
+    loss = tab.page(metric="val_loss", baseline="b")
+    assert loss.choices == ["b", "a"] and "Lower is better." in loss.text("#comparison")
+    assert tab.figure("learning")[0].startswith("val_acc per step")
     log("b", 0, 0.5, 0.7, 0.8)
-    assert main_table(tab.json("/comparison"))["val_acc, mean ± sd"][1] == "0.7433 ± 0.0493"
+    assert tab.page().rows()["val_acc, mean ± sd"][1] == "0.7433 ± 0.0493"
     # A first run of cnnpool is compared by itself.
     shelf.put()
-    assert main_table(tab.json("/comparison"))["choice"] == ["max"]
+    assert tab.page().choices == ["max"]
 
 
-def test_the_table_and_the_numbers_are_those_of_table_csv(shelf, tab):
+def test_the_table_has_the_numbers_of_table_csv_drawn_and_defined(shelf, tab):
     shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6])
-    content = tab.json("/comparison")
-    assert main_table(content)["choice"] == ["max", "avg"]
-    assert main_table(content)["test accuracy (%), mean ± sd"] == ["85.00 ± 5.00", "65.00 ± 5.00"]
-    assert content["headline"][0].startswith("Test accuracy (3 seeds; max 85.00 %): ")
+    page = tab.page(seeds="1")
+    assert page.choices == ["max", "avg"] and page.rows()[ACCURACY] == ["85.00 ± 5.00", "65.00 ± 5.00"]
+    assert "Test accuracy (3 seeds; max 85.00 %): " in page.text("#comparison")
     rows = list(csv.DictReader(io.StringIO(tab.get("/table.csv").text)))
-    for row, choice in zip(rows, content["choices"], strict=True):
-        assert choice["label"] == row["choice"]
-        wanted = [100 * float(row[key]) for key in ("mean", "ci_low", "ci_high")]
-        assert choice["mean"] == pytest.approx([min(100, x) for x in wanted])
-    first, second = content["choices"]
-    assert second["difference"][0] == pytest.approx(-20) and first["runs"][0]["folder"] == "max/seed0"
-    assert [run["value"] for run in first["runs"]] == ["90.00", "80.00", "85.00"]
-    # Every column of numbers says what it is.
-    described = {c["header"]: c["help"] for table in content["tables"] for c in table["columns"][1:]}
-    assert all(described.values()) and described["parameters"].startswith("Numbers that training changes.")
+    [low, high] = [float(one.get_text()) for one in page.soup.select("th.plot")[0].select(".ends span")]
+    ends = [min(1, float(row[key])) for row in rows for key in ("ci_low", "ci_high")]
+    assert (low, high) == pytest.approx((100 * min(ends), 100 * max(ends)), abs=0.05)
+    for row, line in zip(rows, page.soup.select("#comparison tbody tr"), strict=True):
+        at = float(line.select_one(".mean")["cx"]) / 150
+        assert low + (high - low) * (at - 0.06) / 0.88 == pytest.approx(100 * float(row["mean"]), abs=0.1)
+        assert len(line.select(".seed")) == 3
+    assert len(tab.page().soup.select(".seed")) == 0
+    first = page.soup.select_one("#comparison tbody th ul")
+    assert re.findall(r"seed \d [\d.]+ max/seed\d", first.get_text(" ", strip=True)) == [
+        "seed 0 90.00 max/seed0", "seed 1 80.00 max/seed1", "seed 2 85.00 max/seed2"
+    ]  # fmt: skip
+    # Every column of numbers says what it is, at a press of a key.
+    for head in page.soup.select("thead th")[1:]:
+        if "plot" not in head.get("class", []) and head.get_text() != "choice":
+            [words] = page.soup.select(f"#{head.button['popovertarget']}")[:1]
+            assert words.get_text() == head.button["title"] and words.has_attr("popover")
+
+
+def colours(page):
+    return {
+        row.th.get_text(" ", strip=True).partition(" ")[0]: row["style"]
+        for row in page.soup.select("#comparison tbody tr")
+    }
 
 
 def test_a_choice_keeps_its_colour_whatever_is_shown(shelf, tab):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6], blur=[0.5, 0.5])
-    first = tab.json("/comparison")["colours"]
-    assert len({one["light"] for one in first.values()}) == len({one["dark"] for one in first.values()}) == 3
+    first = colours(tab.page())
+    assert len(set(first.values())) == 3 and all("light-dark(#" in one for one in first.values())
     shelf.put(pool="asap", seed=0, accuracy=0.99)
-    for asked in ({"metric": "val.loss"}, {"baseline": "blur"}, {"where": "pool=blur,asap"}):
-        later = tab.json("/comparison", **asked)["colours"]
-        assert {label: later[label] for label in first} == first
-        assert len({one["light"] for one in later.values()}) == 4
+    for asked in ({"metric": "val.loss"}, {"baseline": "blur"}, {"where": ["pool=blur", "pool=asap"]}):
+        later = colours(tab.page(**asked))
+        assert {label: colour for label, colour in later.items() if label in first}.items() <= first.items()
+    assert later.keys() == {"blur", "asap"} and len(set(later.values())) == 2
 
 
-def test_runs_that_cannot_be_compared_are_refused_with_what_to_choose_among(shelf, tab):
+def test_runs_that_cannot_be_compared_are_refused_with_what_to_choose_instead(shelf, tab):
     shelf.put()
     shelf.put("other", seed=1, data={"name": "mnist", "batch_size": 128}, data_sha256="f" * 64)
-    content = tab.json("/comparison")
-    assert content["refusal"].startswith("these runs cannot be compared, they differ in data.name")
-    assert content["differing"]["data.name"] == ["digits", "mnist"] and "tables" not in content
-    assert tab.get("/table.csv").status_code == 404
-    assert tab.json("/figure", name="accuracy") == {"svg": None}
-    assert main_table(tab.json("/comparison", where="data=mnist"))["choice"] == ["max"]
+    page = tab.page()
+    assert "these runs cannot be compared, they differ in data.name" in page.text("#refusal")
+    assert "--" not in page.text("#refusal")
+    ways = page.links("#refusal")
+    assert ways.keys() == {"only digits", "only mnist", "tell them apart", "mix them"}
+    assert ways["only mnist"] == "page?where=data%3Dmnist"
+    assert tab.page(where="data=mnist").choices == ["max"]
+    assert tab.page(by=["pool", "data"]).choices == ["max / digits", "max / mnist"]
+    assert tab.page(allow="data").choices == ["max"]
+    assert tab.get("/table.csv").status_code == 404 and tab.figure("accuracy") is None
 
 
-def test_what_cannot_be_is_said_and_breaks_nothing(shelf, tab):
+def test_two_runs_of_one_choice_are_told_apart_by_anything_in_which_they_differ(shelf, tab):
+    for place, patience in enumerate((2, 5)):
+        asked = {"callback": {"early_stopping": {"patience": patience}}, "probe": {}}
+        shelf.put(f"{place}/seed0", asked=asked)
+    page = tab.page()
+    assert "two runs of 'max' with seed 0" in page.text("#refusal") and "--" not in page.text("#refusal")
+    key = "callback.early_stopping.patience"
+    assert {key, "only 2", "only 5", "tell them apart"} <= set(
+        page.soup.select_one("#refusal").get_text("|", strip=True).split("|")
+    )
+    assert tab.page(by=["pool", key]).choices == [f"max / {key}=2", f"max / {key}=5"]
+    assert tab.page(where=f"{key}=5").choices == ["max"]
+
+
+def test_what_cannot_be_is_said_in_the_words_of_the_page_and_breaks_nothing(shelf, tab):
     shelf.sweep(max=[0.9], avg=[0.8])
-    wrong = {"metric": "no.such", "baseline": "nobody", "by": "no_key", "where": "pool=no", "folder": "/etc"}
+    wrong = {"metric": "no.such", "baseline": "nobody", "by": "no_key", "where": "pool=no", "folder": "etc"}
     for name, value in wrong.items():
-        content = tab.json("/comparison", **{name: value})
-        assert "tables" not in content and (content["refusal"] or name == "folder")
+        page = tab.page(**{name: value})
+        assert "--" not in page.text("#refusal")
+        assert value.rpartition("=")[2] in page.text("#refusal") or name == "folder"
+        assert page.links("header")["Reset"] == "page"
+
+
+def test_the_address_holds_what_is_chosen_and_nothing_else(shelf, tab):
+    shelf.sweep(max=[0.9, 0.8], avg=[0.8, 0.7])
+    form = {
+        "folder": "",
+        "metric": "test.accuracy",
+        "by": "pool",
+        "baseline": "avg",
+        "where": ["seed=0", "seed=1"],
+        "x": "1",
+    }
+    form["automatic"] = ["by=pool", "metric=test.accuracy"]
+    answer = tab.get("/page", **form)
+    assert answer.status_code == 302
+    assert answer.headers["Location"] == "page?where=seed%3D0&where=seed%3D1&baseline=avg"
+    page = tab.page(where=["seed=0", "seed=1"], baseline="avg")
+    assert page.choices == ["avg", "max"] and page.rows()["n"] == ["2", "2"]
+    assert page.options("where") == {
+        "pool=max": False,
+        "pool=avg": False,
+        "seed=0": True,
+        "seed=1": True,
+    } | page.options("where")
+    assert tab.page(where="seed=1").rows()["n"] == ["1", "1"]
+    assert [one["value"] for one in page.soup.select("[name=automatic]")] == [
+        "by=pool",
+        "metric=test.accuracy",
+    ]
 
 
 def test_one_folder_can_be_looked_at_alone(shelf, tab):
     for study in ("one", "two"):
         for pool in ("max", "avg"):
             shelf.put(f"{study}/{pool}/seed0", pool=pool)
-    assert tab.json("/comparison")["refusal"].startswith("two runs of 'avg' with seed 0")
-    folders = tab.json("/jobs")["folders"]
-    assert folders == [{"folder": "one", "runs": 2}, {"folder": "two", "runs": 2}]
-    content = tab.json("/comparison", folder="two")
-    assert content["choices"][0]["runs"][0]["folder"] == "two/max/seed0"
+    page = tab.page()
+    assert "two runs of 'avg' with seed 0" in page.text("#refusal")
+    assert page.options("folder") == {"": "all", "one": "one (2)", "two": "two (2)"}
+    assert "two/max/seed0" in tab.page(folder="two").text("#comparison tbody")
 
 
 def test_jobs_say_how_far_they_are_and_why_they_failed(shelf, tab, begin):
     shelf.put()
     begin("max/seed1", seed=1, epochs=[(1, 0.5), (2, 0.75)])
     begin("avg/seed0", pool="avg", state="failed", error="out of memory")
-    content = tab.json("/jobs")
-    assert content["counts"] == {"done": 1, "running": 1, "failed": 1}
-    failed, running = content["unfinished"]
-    assert (failed["folder"], failed["reason"]) == ("avg/seed0", "out of memory")
-    assert (running["epoch"], running["epochs"], running["accuracy"], running["seed"]) == (2, 5, 75.0, 1)
-    assert tab.json("/jobs", version=content["version"]).keys() == {"version", "results"}
+    page = tab.page()
+    assert page.counts == {"done": 1, "running": 1, "failed": 1}
+    assert page.jobs == [
+        ("max/seed1", "running", "epoch 2 of 5, validation accuracy 75.00 %"),
+        ("avg/seed0", "failed", "out of memory"),
+    ]
 
 
 def test_a_run_that_finishes_meanwhile_is_followed(shelf, tab, begin):
     folder = begin("avg/seed0", pool="avg", epochs=[(1, 0.5), (2, 0.75)])
     # Learning curves are drawn before any run has finished.
-    assert tab.json("/comparison")["refusal"] == ""
-    drawn = tab.json("/figure", name="learning", seeds="1")
-    assert base64.b64decode(drawn["svg"]).startswith(b"<?xml")
+    page = tab.page()
+    assert "appears as soon as a run has finished" in page.text("#refusal")
+    assert [one["id"] for one in page.soup.select("figure")] == ["figure-learning"]
+    assert tab.figure("learning", seeds="1")[1].startswith(b"<?xml")
     shelf.put()
-    before = tab.json("/jobs")
-    assert main_table(tab.json("/comparison"))["choice"] == ["max"]
-    caption = tab.json("/figure", name="learning")["caption"]
-    assert "Dotted: runs that are not finished." in caption
+    before = tab.page()
+    assert before.choices == ["max"]
+    assert "Dotted: runs that are not finished." in tab.figure("learning")[0]
     shutil.rmtree(folder)
     shelf.put(pool="avg")
-    after = tab.json("/jobs")
-    assert after["results"] > before["results"] and after["counts"] == {"done": 2}
-    assert main_table(tab.json("/comparison"))["choice"] == ["max", "avg"]
+    after = tab.page()
+    assert after.counts == {"done": 2} and after.choices == ["max", "avg"]
+    # The figures have new addresses, so that they are fetched again.
+    sources = [{one["id"]: one["data-src"] for one in page.soup.select("figure")} for page in (before, after)]
+    assert all(sources[0][name] != sources[1][name] for name in sources[0])
 
 
-def test_figures_are_drawn_for_both_themes_and_one_stage(shelf, tab):
+def test_figures_are_drawn_for_any_theme_and_one_stage(shelf, tab):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    drawn = {name for name in FIGURES if tab.json("/figure", name=name)["svg"]}
+    drawn = {name for name in NAMES if tab.figure(name)}
     assert drawn == {"accuracy", "differences", "gradient", "shift", "pareto", "learning"}
-    for theme in ("light", "dark"):
-        whole = base64.b64decode(tab.json("/figure", name="gradient", theme=theme)["svg"])
-        assert (b"#303030" in whole) == (theme == "dark")
-        assert tab.get("/figure.svg", name="gradient", theme=theme).data == whole
-    part = tab.json("/figure", name="gradient", theme="dark", stage="s1")["svg"]
-    assert len(base64.b64decode(part)) < len(whole)
+    whole = tab.figure("gradient")[1]
+    assert b"light-dark(#ffffff, #303030)" in whole
+    # A file is plain: other programs do not know such colours.
+    plain = tab.get("/figure.svg", name="gradient").data
+    assert b"light-dark" not in plain and plain.count(b"#ffffff") == whole.count(b"light-dark(#ffffff")
+    assert len(tab.figure("gradient", stage="s1")[1]) < len(whole)
+    assert tab.get("/figure", name="../secret").data == b"" and tab.get("/figure.svg").status_code == 404
 
 
-def test_names_from_folders_and_settings_are_data_and_nothing_else(shelf, tab):
+def test_names_from_folders_and_settings_are_text_and_nothing_else(shelf, tab):
     evil = "<img src=x onerror=alert(1)>$x^2$"
     shelf.put("<b>&amp;/seed0", pool={"name": evil}, stages={})
     shelf.put("max/seed0")
-    answer = tab.get("/comparison")
-    assert answer.content_type == "application/json" and evil in answer.text
-    assert "<script" not in answer.text
-    drawn = base64.b64decode(tab.json("/figure", name="accuracy")["svg"])
+    page = tab.page()
+    assert page.choices == ["max", evil] and not page.soup.select("img, b[onerror], [onerror]")
+    assert [one.get("src") for one in page.soup.select("script")] == ["tab.js"]
+    policy = tab.get("/page").headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self';") and "script-src" not in policy
+    drawn = tab.figure("accuracy")[1]
     assert b"<img" not in drawn and b"onerror" not in drawn.replace(b"&lt;img src=x onerror", b"")
 
 
-def test_a_number_that_is_none_is_null(shelf, tab):
+def test_a_number_that_is_none_is_not_drawn(shelf, tab):
     shelf.put(invariance={"worst_shift_accuracy": None})
-    text = tab.get("/comparison", metric="invariance.worst_shift_accuracy").text
-    assert "NaN" not in json.dumps(json.loads(text, parse_constant=pytest.fail)["choices"][0]["mean"])
+    page = tab.page(metric="invariance.worst_shift_accuracy")
+    assert (
+        page.rows()["n"] == ["0 (1 NaN)"]
+        and not page.soup.select(".mean")
+        and "nan" not in str(page.soup.select("svg"))
+    )

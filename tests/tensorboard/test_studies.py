@@ -1,5 +1,6 @@
 """Studies of cnnpool choose, as the tab shows them."""
 
+import re
 import time
 
 import pytest
@@ -31,36 +32,48 @@ def study(shelf):
     return made
 
 
+def said(page):
+    """The state and folder of each study, and the whole text."""
+    return [
+        " ".join(one.get_text(" ", strip=True).split()) for one in page.soup.select("#choose h3")
+    ], page.text("#choose")
+
+
 def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, tab, study):
     shelf.put()
-    held = study(time=time.time() - 30)
-    [found] = tab.json("/jobs")["studies"]
     # Time since it was written counts.
-    assert found.pop("spent_s") == pytest.approx(90, abs=5)
-    wanted = {
-        **{"folder": "choose/digits", "state": "running", "said": "round 4 of at most 9", "budget_s": 600},
-        **{"rounds": 3, "planned": 9, "ended": 1, "asked": 2, "trained": [3, 3], "left": [True, False]},
-        "gone": [["avg", "after round 3: worse than max"]],
-    }
-    assert {key: found[key] for key in wanted} == wanted
-    assert found["candidates"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
+    held = study(time=time.time() - 30, intervals=[[90.0, 80.0, 95.0], [70.0, None, None]])
+    page = tab.page()
+    heads, text = said(page)
+    assert heads == ["running choose/digits"]
+    assert "1 of 2 candidates are left. Round 4 of at most 9: 1 of 2 runs have ended." in text
+    assert "Rounds 3 of at most 9 complete" in text and "avg: after round 3: worse than max" in text
+    spent = int(re.search(r"Budget (\d+) s of 10 min, 8 min left", text)[1])
+    assert 89 <= spent <= 95
+    table = page.soup.select_one("#choose table")
+    assert page.rows("#choose table")["candidate"] == ["max", "avg"]
+    assert [row.get("class") for row in table.select("tbody tr")] == [None, ["faint"]]
+    # Both have a mean, and one an interval.
+    assert [len(row.select(".mean")) for row in table.select("tbody tr")] == [1, 1]
+    assert len(table.select(".whisker")) == 1
     held.release()
 
 
 def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
     held = study()
-    first = tab.json("/jobs")
+    first = said(tab.page())
     held.release()
-    second = tab.json("/jobs")
+    second = said(tab.page())
     done = study(verdict="Recommended: max.")
-    third = tab.json("/jobs")
-    assert [one["studies"][0]["state"] for one in (first, second, third)] == ["running", "stopped", "done"]
-    assert first["version"] < second["version"] < third["version"]
-    assert second["studies"][0]["spent_s"] == 60
-    assert third["studies"][0]["verdict"] == "Recommended: max."
+    third = said(tab.page())
+    assert [heads for heads, _ in (first, second, third)] == [
+        ["running choose/digits"], ["stopped choose/digits"], ["done choose/digits"]
+    ]  # fmt: skip
+    assert "Stopped: the same command goes on." in second[1] and "Budget 60 s of 10 min" in second[1]
+    assert "Recommended: max." in third[1] and "candidates are left" not in third[1]
     done.release()
     (shelf.root / "choose/digits" / LIVE).unlink()
-    assert tab.json("/jobs")["studies"] == []
+    assert said(tab.page()) == ([], "")
 
 
 def test_studies_that_go_on_come_first_then_the_latest_and_one_without_a_round_is_not_done(tab, study):
@@ -69,6 +82,5 @@ def test_studies_that_go_on_come_first_then_the_latest_and_one_without_a_round_i
     study("two", time=200.0, rounds=0, verdict="No winner: keep what you have.").release()
     held = study("three", time=50.0)
     assert tab.plugin.is_active()
-    found = [(one["folder"], one["state"]) for one in tab.json("/jobs")["studies"]]
-    assert found == [("three", "running"), ("two", "stopped"), ("one", "stopped")]
+    assert said(tab.page())[0] == ["running three", "stopped two", "stopped one"]
     held.release()

@@ -10,7 +10,7 @@ from cnnpool.report.plots import choices, stages
 from cnnpool.report.plots.learning_curve import History, learning
 from cnnpool.report.plots.panels import Plot, plot
 
-__all__ = ["NAMES", "Plot", "draw", "plot"]
+__all__ = ["GROUPS", "LEARNING", "NAMES", "PAINTERS", "Plot", "draw", "plot"]
 
 Painter = Callable[[Comparison], tuple[Figure, str] | None]
 PAINTERS: dict[str, Painter] = {
@@ -22,12 +22,20 @@ PAINTERS: dict[str, Painter] = {
     "headlines": stages.headlines,
     "pareto": choices.pareto,
 }
-NAMES = (*list(PAINTERS)[:-1], "learning", "pareto")
+LEARNING = "learning"
+GROUPS = (
+    ("values", "Values and differences", ("differences", "accuracy")),
+    ("curves", "Learning", (LEARNING,)),
+    ("stages", "Gradient and shift", ("routing", "gradient", "shift")),
+    ("tradeoffs", "Trade-offs", ("pareto", "headlines")),
+)
+"""Name, title and figures of each section of the page."""
+NAMES = tuple(name for _, _, names in GROUPS for name in names)
 
 
 def draw(comparison: Comparison, histories: Mapping[str, History]) -> Iterator[Plot]:
     """Every figure for which the runs have numbers; ``histories`` by the label of the choice."""
-    painters = PAINTERS | {"learning": partial(learning, histories=histories)}
+    painters = PAINTERS | {LEARNING: partial(learning, histories=histories)}
     for name in NAMES:
         if found := plot(name, partial(painters[name], comparison)):
             yield found

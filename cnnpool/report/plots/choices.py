@@ -1,6 +1,7 @@
 """One mark per choice: the metric of its seeds with mean and interval, and trade-offs with other goals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,76 +13,102 @@ from matplotlib.figure import Figure
 from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
+from cnnpool.report.pairwise import SHOWN, Row
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.panels import Style, of_all, shown, style_of, styles_of
+from cnnpool.report.plots.panels import Style, of_all, shown, styles_of
 from cnnpool.report.statistics import Summary
 
 ROW = 0.42  # Height of a row, in inches
 
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
-    metric, styles, rows = comparison.metric, styles_of(comparison), shown(comparison)
-    series = {
-        f"{row.choice.label} (n={row.summary.n})": [metric.shown(value) for value in row.finite.values()]
-        for row in rows
-    }
-    if not any(series.values()):
+    """The metric of every seed, the best mean first."""
+    metric, styles = comparison.metric, styles_of(comparison)
+    rows = by_effect([(row, row.summary) for row in shown(comparison) if row.finite], metric)
+    if not rows:
         return None
     word = "run" if comparison.understood else "seed"
-    caption = f"{metric.title} per choice: a dot per {word}, the mean and its 95 % interval."
     limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
-    own = [styles[row.choice.label] for row in rows]
-    ends = [(metric.shown(row.summary.low), metric.shown(row.summary.high)) for row in rows]
-    return dots(series, metric.header, own, ends, limits=limits), caption + of_all(comparison)
+    forest = [
+        Forest(
+            f"{row.choice.label} (n={row.summary.n})",
+            [metric.shown(value) for value in row.finite.values()],
+            styles[row.choice.label],
+            (metric.shown(row.summary.low), metric.shown(row.summary.high)),
+        )
+        for row, _ in rows
+    ]
+    caption = f"{metric.title} per choice: a dot per {word}, the mean and its 95 % interval."
+    return dots(forest, metric.header, limits=limits), caption + of_all(comparison)
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The metric of every seed, less that of the baseline."""
+    """The metric of every seed, less that of the baseline, the best difference first."""
     metric, label, styles = comparison.metric, comparison.baseline.choice.label, styles_of(comparison)
-    rows = [(row, row.versus) for row in shown(comparison) if row.versus is not None]
-    series = {
-        f"{row.choice.label} (n={versus.summary.n})": [metric.shown(d) for d in versus.differences]
-        for row, versus in rows
-    }
-    if not any(series.values()):
+    pairs = [(row, row.versus) for row in shown(comparison) if row.versus and row.versus.differences]
+    if not pairs:
         return None
+    forest = [
+        Forest(
+            f"{row.choice.label} (n={s.n})",
+            [metric.shown(d) for d in row.versus.differences],
+            styles[row.choice.label],
+            (metric.shown(s.low), metric.shown(s.high)),
+            hollow=row.verdict not in SHOWN,
+        )
+        for row, s in by_effect([(row, versus.summary) for row, versus in pairs], metric)
+        if row.versus
+    ]
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
-    pairs = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
-    caption = f"{metric.title} less that of {label}, {pairs}, the mean, its 95 % interval."
-    axis = f"{metric.title}, difference to {label}{unit}"
-    own = [styles[row.choice.label] for row, _ in rows]
-    ends = [(metric.shown(one.summary.low), metric.shown(one.summary.high)) for _, one in rows]
-    return dots(series, axis, own, ends, zero=True), caption + of_all(comparison)
+    paired = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
+    figure = dots(forest, f"{metric.title}, difference to {label}{unit}")
+    _sides(figure.axes[0], metric.sense)
+    caption = f"{metric.title} less that of {label}, {paired}, the mean, its 95 % interval; hollow where no "
+    return figure, f"{caption}difference is shown.{of_all(comparison)}"
 
 
-def dots(
-    series: Mapping[str, Sequence[float]],
-    label: str,
-    styles: Sequence[Style] = (),
-    intervals: Sequence[tuple[float, float]] = (),
-    *,
-    zero: bool = False,
-    limits: tuple[float, float] = (-np.inf, np.inf),
-) -> Figure:
-    """One row per name: its values as dots, their mean as a mark with the 95 % interval, of t by default."""
-    figure = Figure(figsize=(7.5, 1.2 + ROW * len(series)))
+def by_effect(rows: Sequence[tuple[Row, Summary]], metric: Measure) -> list[tuple[Row, Summary]]:
+    return sorted(rows, key=lambda one: -(metric.sense or 1) * one[1].mean)
+
+
+def _sides(axes: Axes, sense: int) -> None:
+    """A line at 0, and above it the sides on which a choice is worse and better."""
+    axes.axvline(0, color=matplotlib.rcParams["lines.color"], linewidth=1, zorder=0.5)
+    left, right = {1: ("worse", "better"), -1: ("better", "worse"), 0: ("lower", "higher")}[sense]
+    for words, side, offset in ((f"← {left}", "right", -6), (f"{right} →", "left", 6)):
+        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": "small", "annotation_clip": False}
+        axes.annotate(words, (0, 1), (offset, 4), xycoords=axes.get_xaxis_transform(), ha=side, **look)
+
+
+@dataclass(frozen=True)
+class Forest:
+    """One row of a forest plot: its values, and the ends of the interval of their mean, of t by default."""
+
+    name: str
+    values: Sequence[float]
+    style: Style
+    ends: tuple[float, float] | None = None
+    hollow: bool = False
+
+
+def dots(rows: Sequence[Forest], label: str, *, limits: tuple[float, float] = (-np.inf, np.inf)) -> Figure:
+    """A forest plot: the values of each row as dots, their mean as a mark with its 95 % interval."""
+    figure = Figure(figsize=(7.5, 1.2 + ROW * len(rows)))
     axes = figure.subplots()
-    if zero:
-        axes.axvline(0, color=matplotlib.rcParams["lines.color"], linewidth=1)
-    for place, values in enumerate(series.values()):
-        one = styles[place] if styles else style_of(place)
-        look: dict[str, Any] = {"color": one.colour, "alpha": 0.5, "markersize": 4.5, "markeredgewidth": 0}
+    for place, (row, values) in enumerate((row, row.values) for row in rows):
+        mark, colour = row.style.mark, row.style.colour
         # Spread by order of seed, not at random: the same runs give the same figure.
         offsets = np.linspace(-0.07, 0.07, len(values)) if len(values) > 1 else np.zeros(len(values))
-        axes.plot(values, place + 0.18 + offsets, one.mark, **look)
+        look: dict[str, Any] = {"color": colour, "alpha": 0.5, "markersize": 4.5, "markeredgewidth": 0}
+        axes.plot(values, place + 0.18 + offsets, mark, **look)
         s = statistics.summarise(values)
-        low, high = np.clip(intervals[place] if intervals else (s.low, s.high), *limits)
+        low, high = np.clip(row.ends or (s.low, s.high), *limits)
         # Rounding may place equal values outside their own interval.
         half = [[max(s.mean - low, 0)], [max(high - s.mean, 0)]] if s.n > 1 else None
-        axes.errorbar(
-            s.mean, place - 0.12, xerr=half, fmt=one.mark, color=one.colour, markersize=7, capsize=4, lw=2
-        )
-    name_rows(axes, list(series))
+        look = {"color": colour, "markersize": 7, "capsize": 4, "lw": 2, "markeredgewidth": 1.5}
+        look["markerfacecolor"] = matplotlib.rcParams["axes.facecolor"] if row.hollow else colour
+        axes.errorbar(s.mean, place - 0.12, xerr=half, fmt=mark, **look)
+    name_rows(axes, [row.name for row in rows])
     panels.within(axes.set_xlim, axes.get_xlim(), limits)
     panels.plain_ticks(axes)
     axes.set_xlabel(label)

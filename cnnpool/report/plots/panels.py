@@ -1,10 +1,11 @@
-"""Common parts of the figures: the choices in them and their colours, panels, legends, themes and files."""
+"""Common parts of the figures: the choices in them and their colours, panels, legends and files."""
 
 import io
 import math
+import re
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,20 +39,6 @@ ON_DARK = (
 MARKS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
 MOST = 12  # Most choices in a figure: the baseline and the best of the others
-THEMES = {
-    "light": {"axes.prop_cycle": cycler(color=COLOURS), "lines.color": "#555555"},
-    # Transparent, for the dark pages of TensorBoard.
-    "dark": {
-        "axes.prop_cycle": cycler(color=ON_DARK),
-        "lines.color": "#b0b0b0",
-        "figure.facecolor": "none",
-        "axes.facecolor": "#303030",
-        "grid.color": "#4c4c4c",
-        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#e6e6e6"),
-        "axes.edgecolor": "#b0b0b0",
-    },
-}
-"""Name -> settings on top of ``RC``; ``lines.color`` is for lines that belong to no choice."""
 RC = {
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
@@ -60,10 +47,26 @@ RC = {
     "grid.color": "#e0e0e0",
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
+    "lines.color": "#555555",  # Of lines that belong to no choice
+    "axes.prop_cycle": cycler(color=COLOURS),
     "svg.hashsalt": "cnnpool",
     "figure.dpi": 100,
     # A choice's name may contain a dollar sign.
     "text.parse_math": False,
+}
+DARK = {"#ffffff": "#303030", "#000000": "#ffffff", "#555555": "#b0b0b0", "#e0e0e0": "#4c4c4c"}
+DARK |= {light.lower(): dark for light, dark in zip(COLOURS, ON_DARK, strict=True)}
+"""Colour of a figure -> the same on a dark page."""
+ADAPTS = b"<style>:root { color-scheme: light dark; fill: light-dark(#000, #fff); }</style>"
+TITLES = {
+    "differences": "Differences to the baseline",
+    "accuracy": "Values",
+    "learning": "Learning curves",
+    "routing": "Where the gradient goes",
+    "gradient": "Inputs without gradient",
+    "shift": "Change under a shift",
+    "pareto": "Accuracy, consistency and cost",
+    "headlines": "Other headlines",
 }
 Painter = Callable[[], tuple[Figure, str] | None]
 """Draws a figure and returns it with a caption; None where the runs have no numbers for it."""
@@ -104,10 +107,15 @@ def shown(comparison: Comparison) -> list[Row]:
 
 def styles_of(comparison: Comparison) -> Mapping[str, Style]:
     """Label -> style: in the order of the palette, those shown in figures, then by label as in the tab."""
-    every = sorted((row.choice.label for row in comparison.rows), key=natural)
+    every = [row.choice.label for row in comparison.rows]
     first = [row.choice.label for row in shown(comparison)] if len(every) > len(COLOURS) else []
-    labels = dict.fromkeys([*comparison.palette, *first, *every])
-    return {label: style_of(index) for index, label in enumerate(labels)}
+    return styles(every, [*comparison.palette, *first])
+
+
+def styles(labels: Iterable[str], first: Iterable[str] = ()) -> Mapping[str, Style]:
+    """Label -> style, those of ``first`` in their order, then by label."""
+    every = dict.fromkeys([*first, *sorted(labels, key=natural)])
+    return {label: style_of(index) for index, label in enumerate(every)}
 
 
 def of_all(comparison: Comparison) -> str:
@@ -122,32 +130,55 @@ def of_all(comparison: Comparison) -> str:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure: the stem of its file, a sentence on its contents, and its two files."""
+    """One figure: the stem of its file, a sentence on its contents, and its two files, or their address."""
 
     name: str
-    caption: str
+    caption: str = ""
     png: bytes = b""
     svg: bytes = b""
+    src: str = ""
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.name, self.name)
 
 
-def plot(
-    name: str, paint: Painter, theme: str = "light", kinds: Sequence[str] = ("png", "svg")
-) -> Plot | None:
-    """The figure of ``paint``, cropped to its contents, in one of ``THEMES``; None if it draws nothing."""
-    with themed(theme):
+def plot(name: str, paint: Painter, kinds: Sequence[str] = ("png", "svg")) -> Plot | None:
+    """The figure of ``paint``, cropped to its contents; None if it draws nothing."""
+    with styled():
         if (painted := paint()) is None:
             return None
         figure, caption = painted
         box = bounds(figure)
-        return Plot(name, caption, **{kind: _file(figure, kind, box) for kind in kinds})
+        own = {kind: _file(figure, kind, box) for kind in kinds}
+        return Plot(name, caption, own.get("png", b""), own.get("svg", b""))
+
+
+def for_page(svg: bytes) -> bytes:
+    """The drawing in the colours of the page around it, light or dark, whose ``color-scheme`` it takes over.
+
+    Files are left plain, since programs other than browsers do not know ``light-dark``.
+    """
+    head, tag, rest = svg.partition(b"<defs>")
+    coloured = re.sub(rb"(?<=: )#[0-9a-f]{6}\b", lambda found: _both(found[0].decode()).encode(), rest)
+    return head + ADAPTS + tag + coloured
+
+
+def _both(colour: str) -> str:
+    return f"light-dark({colour}, {DARK[colour]})" if colour in DARK else colour
+
+
+def css(style: Style) -> str:
+    """The colour of a choice on light and dark pages."""
+    return _both(COLOURS[int(style.colour.removeprefix("C"))].lower())
 
 
 @contextmanager
-def themed(theme: str = "light") -> Iterator[None]:
+def styled() -> Iterator[None]:
     """Use the report's style whatever the user's matplotlibrc; other threads wait."""
     with DRAWING, matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC | THEMES[theme])  # type: ignore[arg-type]
+        matplotlib.rcParams.update(RC)  # type: ignore[arg-type]
         yield
 
 
