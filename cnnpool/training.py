@@ -119,6 +119,8 @@ def parts(settings: Settings, recipe: Recipe) -> "Run":
         "mean": list(dataset.mean),
         "std": list(dataset.std),
     }
+    if dataset.white is not None:
+        known["white"] = dataset.white
     stages = as_json(stages)
     made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
     classifier = Classifier(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)

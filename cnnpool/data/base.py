@@ -73,8 +73,9 @@ def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Spl
 class Raw:
     """A data set as published; labels are indices of ``classes``, ``val`` is None unless published apart.
 
-    ``notes`` are sentences on how the images were read, ``skipped`` unreadable files -> reason, and
-    ``known_sha256`` the identity if that is known without reading all pixels.
+    ``notes`` are sentences on how the images were read, ``skipped`` unreadable files -> reason,
+    ``known_sha256`` the identity if that is known without reading all pixels, and ``white`` the value that
+    became 255 in grey images of more than 8 bits.
     """
 
     classes: tuple[str, ...]
@@ -84,6 +85,7 @@ class Raw:
     notes: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     known_sha256: str | None = None
+    white: int | None = None
 
     @property
     def splits(self) -> dict[str, Split]:

@@ -73,7 +73,8 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
             for part in facts["parts"]
         }
         classes, notes = tuple(facts["classes"]), tuple(facts["notes"])
-        raw = Raw(classes, splits["train"], splits["test"], splits.get("val"), notes, facts["skipped"])
+        parts = splits["train"], splits["test"], splits.get("val")
+        raw = Raw(classes, *parts, notes, facts["skipped"], white=facts["white"])
         raw = _held(raw, stream)
         if raw.in_memory or status.st_mtime_ns != facts["mtime_ns"]:
             with Progress("checking decoded images"):
@@ -107,6 +108,7 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
     facts: dict[str, Any] = {"key": key, "classes": raw.classes, "sha256": raw.sha256}
     facts |= {"shape": raw.train.rows.shape, "nbytes": status.st_size, "mtime_ns": status.st_mtime_ns}
     facts |= {"parts": list(raw.splits), "notes": raw.notes, "skipped": dict(raw.skipped)}
+    facts |= {"white": raw.white}
     try:
         with replacing(path.with_suffix(".npz"), maker="cache") as description:
             np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
@@ -119,7 +121,11 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
 
 
 def decoded_rows(
-    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, part: Path | None
+    pictures: Pictures,
+    headers: Mapping[int, Header],
+    shape: Shape,
+    part: Path | None,
+    white: int | None = None,
 ) -> tuple[Rows, dict[int, str]]:
     """Decode images into rows of ``part``, or of memory without room there; also why some cannot be."""
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
@@ -128,7 +134,8 @@ def decoded_rows(
 
     def readable() -> Iterator[np.ndarray]:
         with Progress("decoding", count, "images") as progress:
-            for place, found in zip(headers, decoded(pictures, headers, shape), strict=True):
+            images = decoded(pictures, headers, shape, white=white)
+            for place, found in zip(headers, images, strict=True):
                 progress.step()
                 if isinstance(found, str):
                     unreadable[place] = found

@@ -47,6 +47,7 @@ class Dataset:
     source: Source
     notes: tuple[str, ...]
     skipped: Mapping[str, str]
+    white: int | None = None
 
     @property
     def num_classes(self) -> int:
@@ -152,6 +153,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
         source,
         raw.notes,
         raw.skipped,
+        raw.white,
     )
 
 

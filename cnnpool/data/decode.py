@@ -13,6 +13,7 @@ import PIL
 import torch
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
 from cnnpool.tables import printable
@@ -28,16 +29,24 @@ BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # Bytes per pixel in me
 TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}  # EXIF orientation -> counterclockwise quarter turns
 MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places after the turns
 SIDEWAYS = (5, 6, 7, 8)  # Orientations in which height and width change places
-MADE_BY = f"2 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
+MADE_BY = f"3 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
 Size = tuple[int, int]
 Picture = str | bytes | Image.Image  # A file's path, its content, or an image decoded elsewhere
 
 
+DEPTHS = (8, 10, 12, 14, 16)
+
+
 class Header(NamedTuple):
-    """An image's header: (H, W) upright, and the memory that reading all its pixels takes."""
+    """An image's header: (H, W) upright, and the memory that reading all its pixels takes.
+
+    ``deep`` images are grey of more than 8 bits, of which the file may state that ``bits`` are used.
+    """
 
     size: Size
     nbytes: int
+    deep: bool = False
+    bits: int | None = None
 
 
 def reason(error: Exception) -> str:
@@ -87,16 +96,45 @@ def read_header(picture: Picture) -> Header:
         # Pillow applies TIFF's itself; in a PNG it may follow the pixels, which would have to be read.
         is_known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
         size = _as_stored((height, width), _orientation(image) if is_known else 1)
-        return Header(size, width * height * BYTES.get(image.mode, 4))
+        nbytes = width * height * BYTES.get(image.mode, 4)
+        return Header(size, nbytes, _is_deep(image), _stated(image) if _is_deep(image) else None)
 
 
-def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode.startswith(("I", "F"))
+
+
+def _stated(image: Image.Image) -> int | None:
+    bits = image.tag_v2.get(258, (16,))[0] if isinstance(image, TiffImageFile) else 16
+    return bits if bits < 16 else None
+
+
+def largest(picture: Picture) -> int:
+    """The largest value of a grey image of more than 8 bits; ValueError for fractions and negative values."""
+    with opened(picture) as image:
+        return _largest(image)
+
+
+def _largest(image: Image.Image) -> int:
+    values = np.asarray(image)
+    if values.dtype.kind not in "iu" or values.min() < 0:
+        raise ValueError("its values are no whole numbers from 0 on: save it with 8 or 16 bits per channel")
+    return int(values.max())
+
+
+def white_of(most: int) -> int:
+    """The white of grey images with values up to ``most``, of 8, 10, 12, 14, 16 or as many bits as needed."""
+    return (1 << next((bits for bits in DEPTHS if most < 1 << bits), most.bit_length())) - 1
+
+
+def decode(picture: Picture, size: Size, channels: int, white: int | None = None) -> np.ndarray:
     """The pixels of an image, uint8, (H, W, C): 3 channels for colour, 1 for grey. May raise any exception.
 
     Its central part with the aspect ratio of ``size``, to the nearest pixel, is resized with antialiasing
     (bicubic). Much larger images are first averaged over whole numbers of pixels, JPEGs during decoding.
-    Transparency is laid over white; 16 bits of grey are reduced to 8 by v / 257, rounded, and those of colour
-    or with transparency to the upper 8.
+    Transparency is laid over white. Grey of more than 8 bits is reduced to 8 by 255 v / white,
+    rounded; without ``white``, by that of the bits that the file states, or of its largest value
+    (``white_of``). Colour of 16 bits, or with transparency, is reduced to the upper 8.
     """
     with opened(picture) as image:
         orientation, full, scale = 1, image.size, 1.0
@@ -109,7 +147,10 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
             image.load()
             orientation, full = _orientation(image), image.size
         stored = _as_stored(size, orientation)
-        small, factor = _reduced(image, _wanted(stored), channels)
+        if _is_deep(image) and white is None:
+            bits = _stated(image)
+            white = (1 << bits) - 1 if bits else white_of(_largest(image))
+        small, factor = _reduced(image, _wanted(stored), channels, white or 255)
     if full != stored[::-1]:
         scale *= factor
         # The last pixels may extend beyond the picture.
@@ -150,7 +191,9 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tuple[Image.Image, int]:
+def _reduced(
+    image: Image.Image, wanted: tuple[int, int], channels: int, white: int
+) -> tuple[Image.Image, int]:
     """Load the image in 8 bits, strip by strip, since a copy would take as much memory; also its factor."""
     width, height = image.size
     factor = max(1, min(width // wanted[0], height // wanted[1]))
@@ -160,18 +203,17 @@ def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tupl
     rows = max(1, STRIP // (width * factor)) * factor
     small = Image.new(mode, (-(-width // factor), -(-height // factor)))
     for top in range(0, height, rows):
-        strip = _opaque(image.crop((0, top, width, min(top + rows, height)))).convert(mode)
+        strip = _opaque(image.crop((0, top, width, min(top + rows, height))), white).convert(mode)
         small.paste(strip.reduce(factor) if factor > 1 else strip, (0, top // factor))
     return small, factor
 
 
-def _opaque(strip: Image.Image) -> Image.Image:
-    """``strip`` over white; a grey one of 16 bits reduced to 8, v / 257 rounded."""
-    if strip.mode.startswith(("I", "F")):
+def _opaque(strip: Image.Image, white: int) -> Image.Image:
+    """``strip`` over white; a grey one of more than 8 bits reduced to 8, 255 v / ``white`` rounded."""
+    if _is_deep(strip):
+        _largest(strip)
         values = np.asarray(strip)
-        if values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= 1 << 16:
-            raise ValueError("its values do not fit 8 or 16 bits: save it with 8 or 16 bits per channel")
-        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        grey = ((values.astype(np.int64).clip(max=white) * 255 + white // 2) // white).astype(np.uint8)
         grey[values == strip.info.get("transparency", -1)] = 255
         return Image.fromarray(grey)
     if not strip.has_transparency_data:

@@ -19,7 +19,7 @@ from cnnpool.data.cache import Stream, cached, decoded_rows
 from cnnpool.data.decode import Size, quiet_pillow
 from cnnpool.data.draws import cut
 from cnnpool.data.errors import DataError
-from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey
+from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
 from cnnpool.tables import printable
 
 NAMES = {
@@ -117,7 +117,8 @@ class ImageSource(Source):
             headers, unreadable = survey(pictures, self.max_megapixels)
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
             shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
-            rows, others = decoded_rows(pictures, headers, shape, part)
+            white, whiteness = white_of_all(pictures, headers)
+            rows, others = decoded_rows(pictures, headers, shape, part, white)
         places = [place for place in headers if place not in others]
         used = np.unique(pictures.labels[pictures.labels >= 0])
         labels = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
@@ -127,9 +128,11 @@ class ImageSource(Source):
             parts[name] = Split(rows.take(bounds), labels[bounds])
         names = pictures.classes
         classes = tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
-        notes = (_sizes(size, why, [headers[place].size for place in places]),) if places else ()
+        notes = [_sizes(size, why, [headers[place].size for place in places])] if places else []
+        notes += [whiteness] if whiteness else []
         skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
-        return Raw(classes, parts["train"], parts["test"], parts.get("val"), notes, skipped)
+        splits = parts["train"], parts["test"], parts.get("val")
+        return Raw(classes, *splits, tuple(notes), skipped, white=white)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to which all images are resized, and the reason."""

@@ -9,7 +9,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cnnpool.data.decode import Header, Picture, Size, decode, is_passing, opened, read_header, reason
+from cnnpool.data.decode import (
+    Header,
+    Picture,
+    Size,
+    decode,
+    is_passing,
+    largest,
+    opened,
+    read_header,
+    reason,
+    white_of,
+)
 from cnnpool.data.errors import DataError
 from cnnpool.data.rows import CHUNK, Shape, sums_of
 from cnnpool.data.threads import Budget, in_threads
@@ -19,7 +30,7 @@ from cnnpool.system.progress import Progress
 LARGEST = 512  # Largest H and W of an automatically chosen size, in pixels
 GIB = 1 << 30
 MEGA = 10**6
-GREY = ("1", "L", "LA", "I", "I;16")
+GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 AHEAD = 256  # Most images read in advance
 
 Made = TypeVar("Made")
@@ -109,13 +120,46 @@ def survey(
     return headers, unreadable
 
 
+def white_of_all(
+    pictures: Pictures, headers: Mapping[int, Header], workers: int | None = None
+) -> tuple[int | None, str]:
+    """The white of all grey images of more than 8 bits, and a note on it; None and "" if there are none.
+
+    It is that of the bits that the files state, or of the largest value of all.
+    """
+    deep = {place: header for place, header in headers.items() if header.deep}
+    if not deep:
+        return None, ""
+
+    def look(place: int) -> int | str:
+        with _budget.taken(headers[place].nbytes):
+            return pictures.attempt(place, largest)
+
+    unstated = [place for place, header in deep.items() if header.bits is None]
+    with Progress("looking for the whitest pixel", len(unstated), "images") as progress:
+        most = 0
+        for found in in_threads(look, unstated, ahead=AHEAD, workers=workers):
+            progress.step()
+            # One that cannot be read is reported when it is decoded.
+            most = max(most, found if isinstance(found, int) else 0)
+    stated = max((1 << header.bits) - 1 if header.bits else 0 for header in deep.values())
+    limit = max(stated, white_of(most) if unstated else 0)
+    why = f"their largest value is {most:,}" if unstated else "as the files state"
+    count = f"{len(deep):,} grey images of more than 8 bits"
+    return limit, f"white: {limit:,} ({limit.bit_length()} bits) in {count}; {why}"
+
+
 def decoded(
-    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, workers: int | None = None
+    pictures: Pictures,
+    headers: Mapping[int, Header],
+    shape: Shape,
+    workers: int | None = None,
+    white: int | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray] | str]:
     """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order."""
 
     def pixels_and_sums(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
-        pixels = decode(picture, shape[:2], shape[2])
+        pixels = decode(picture, shape[:2], shape[2], white)
         return pixels, sums_of(pixels)
 
     def work(place: int) -> tuple[np.ndarray, np.ndarray] | str:

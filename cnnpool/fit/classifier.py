@@ -48,7 +48,8 @@ class Classifier(LightningModule):
 
     Args:
         network: ``model``, ``stages`` and ``readout`` as a run records them; None if ``model`` is given.
-        data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images.
+        data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images, and their
+            ``white`` if they are grey of more than 8 bits.
         fit: options of :class:`cnnpool.recipe.Recipe`.
         seed: with epoch, step and process it fixes every draw of stochastic operators and dropout.
         model: the network itself, (N, C, H, W) to (N, classes); None to build it from ``network``.
@@ -369,7 +370,7 @@ def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
     if isinstance(image, Tensor):
         values = image
     else:
-        pixels = decode(str(image), tuple(want), data["in_channels"])
+        pixels = decode(str(image), tuple(want), data["in_channels"], data.get("white"))
         values = torch.from_numpy(pixels.copy()).permute(2, 0, 1) / 255
     channels, *have = values.shape
     if channels != data["in_channels"]:

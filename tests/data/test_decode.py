@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from cnnpool.data import DataError
 from cnnpool.data.decode import centre, decode, read_header
-from cnnpool.data.images import Pictures, between, commonest_size, decoded, survey
+from cnnpool.data.images import Pictures, between, commonest_size, decoded, survey, white_of_all
 
 RNG = np.random.default_rng(0)
 
@@ -124,6 +124,39 @@ def test_sixteen_bits_become_eight(tmp_path, kind, suffix):
     assert np.array_equal(decode(str(path), (9, 11), 3), grey(expected))
 
 
+@pytest.mark.parametrize(
+    ("most", "white", "kind", "suffix"),
+    [
+        (4000, 4095, np.uint16, "png"),
+        (1023, 1023, np.uint16, "tif"),
+        (255, 255, np.int32, "tif"),
+        (70_000, 131_071, np.int32, "tif"),
+    ],
+)
+def test_the_largest_value_of_the_data_set_tells_its_bits(tmp_path, most, white, kind, suffix):
+    values = np.linspace(0, most, 256).round().astype(kind).reshape(16, 16)
+    for name, image in (("bright", values), ("dark", values // 4)):
+        Image.fromarray(image).save(tmp_path / f"{name}.{suffix}")
+    paths = [str(tmp_path / f"{name}.{suffix}") for name in ("bright", "dark")]
+    pictures = Pictures([(path, 0) for path in paths], {"train": 2})
+    headers, _ = survey(pictures, 200)
+    limit, note = white_of_all(pictures, headers)
+    assert limit == white and f"white: {white:,} ({white.bit_length()} bits) in 2 grey images" in note
+    found = [image[..., 0] for image, _ in decoded(pictures, headers, (16, 16, 1), white=limit)]
+    assert np.array_equal(found[0], np.floor(values * 255.0 / white + 0.5))
+    assert np.array_equal(found[1], np.floor(values // 4 * 255.0 / white + 0.5))
+    assert len(np.unique(found[0])) > 130
+
+
+def test_bits_that_a_file_states_go_before_the_largest_value(tmp_path):
+    twelve = tmp_path / "x.tif"
+    Image.fromarray(np.full((2, 2), 100, np.uint16)).save(twelve, tiffinfo={258: 12})
+    with Image.open(twelve) as image:
+        if image.tag_v2[258] != (12,):
+            pytest.skip("Pillow writes the bits of its mode")
+    assert read_header(str(twelve)).bits == 12 and decode(str(twelve), (2, 2), 1).max() == 6
+
+
 COLOUR = (
     np.array([[(200, 100, 40), (10, 250, 90)], [(0, 0, 0), (255, 255, 255)]], np.uint8)
     .repeat(4, 0)
@@ -137,7 +170,7 @@ def test_the_clear_value_of_a_grey_image_of_sixteen_bits_is_white(tmp_path):
     assert decode(str(tmp_path / "x.png"), (2, 2), 1)[..., 0].tolist() == [[255, 78], [156, 4]]
 
 
-@pytest.mark.parametrize("values", [np.full((4, 4), 70_000, np.int32), np.full((4, 4), 0.5, np.float32)])
+@pytest.mark.parametrize("values", [np.full((4, 4), -1, np.int32), np.full((4, 4), 0.5, np.float32)])
 def test_numbers_without_a_white_are_refused(tmp_path, values):
     Image.fromarray(values).save(tmp_path / "x.tif")
     with pytest.raises(ValueError, match="save it with 8 or 16 bits"):

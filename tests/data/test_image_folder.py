@@ -152,7 +152,7 @@ def test_unreadable_images_are_left_out_if_asked_and_recorded(damaged, root):
 
 
 def test_a_disk_that_fails_is_no_unreadable_image(root, monkeypatch):
-    def failing(path, size, channels):
+    def failing(path, size, channels, white):
         raise OSError(5, "Input/output error", path)
 
     monkeypatch.setattr("cnnpool.data.images.decode", failing)
