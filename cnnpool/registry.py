@@ -4,6 +4,7 @@ import difflib
 import inspect
 import logging
 import math
+import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ class Option:
         from pydantic import ValidationError
 
         plain = _plain(value)
-        for candidate in (plain, math.inf) if plain == "inf" else (plain, value):
+        # A list of one is its number, as in torch.
+        alone = plain if isinstance(plain, tuple) and len(plain) == 1 else ()
+        for candidate in (plain, math.inf) if plain == "inf" else (plain, *alone, value):
             try:
                 taken = self._adapter.validate_python(candidate)
             except ValidationError:
@@ -193,7 +196,15 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
 
 
 def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+    """Lists as tuples, and what stands for an integer, as numpy's do, as one."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if value is None or isinstance(value, str | int | float):
+        return value
+    try:
+        return operator.index(value)
+    except (TypeError, RuntimeError):
+        return value
 
 
 def _loaded(point: EntryPoint) -> Any:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from numpy.random import SeedSequence
+from torch import Tensor, distributed, nn
 from torchmetrics import Metric
 
 from cnnpool.probe.base import examined
@@ -15,7 +16,7 @@ class ShiftConsistency(Metric):
 
     Args:
         preset: the protocol for drawing pairs, a name in ``cnnpool.probe.consistency.PRESETS``.
-        seed: seed of the drawn shifts; every update draws new ones.
+        seed: seed of the drawn shifts; every update draws new ones, also after ``reset``, in each process.
         options: options of ``torchmetrics.Metric``.
 
     Raises:
@@ -40,6 +41,8 @@ class ShiftConsistency(Metric):
             raise ValueError(f"no preset named {preset!r}; choose from {', '.join(sorted(PRESETS))}")
         self.preset = PRESETS[preset]
         self.seed = seed
+        # No state: torchmetrics resets those for every batch of ``forward``.
+        self.drawn = 0
         self.add_state("agreeing", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
 
@@ -52,12 +55,13 @@ class ShiftConsistency(Metric):
         """
         if reason := refusal(model, self.preset, images):
             raise ValueError(reason)
-        # Large and odd, so that updates of different seeds never share draws.
-        seed = self.seed * 1_000_003 + int(self.pairs)
+        rank = distributed.get_rank() if distributed.is_initialized() else 0
+        seed = int(SeedSequence((self.seed, rank, self.drawn)).generate_state(1)[0])
         with examined(model), torch.no_grad():
             first, second = paired_predictions(model, images, self.preset, seed)
         self.agreeing += (first == second).sum().to(self.agreeing.device)
         self.pairs += len(first)
+        self.drawn += len(first)
 
     def compute(self) -> Tensor:
         """The share, 0..1; NaN before the first update."""

@@ -1,7 +1,10 @@
 """A fixed batch for probes, collected from the training's own batches, in the form that probes take."""
 
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -10,6 +13,8 @@ from cnnpool.probe.base import ends_of
 
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+# Of an object in memory, and where a function is written in a file.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(, file .*?, line \d+)?")
 UNPACK = "pass unpack=, a function from a batch to (images, labels)"
 
 
@@ -49,6 +54,24 @@ def described(value: Any) -> str:
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
     return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+
+
+def fingerprint(argument: Any) -> str:
+    """Text that tells ``argument`` from others, the same in every process: functions by their code and what
+    they hold, tensors by their numbers.
+    """
+    if isinstance(argument, Tensor):
+        numbers = argument.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        return f"({described(argument)} {crc32(numbers.tobytes()):08x})"
+    if isinstance(argument, partial):
+        return fingerprint((argument.func, argument.args, *argument.keywords.items()))
+    if isinstance(argument, Sequence) and not isinstance(argument, str):
+        return f"({''.join(map(fingerprint, argument))})"
+    if (code := getattr(argument, "__code__", None)) is not None:
+        held = [cell.cell_contents for cell in argument.__closure__ or ()]
+        text = repr((code.co_code, code.co_names, code.co_consts, argument.__defaults__, held))
+        return f"({argument.__module__}.{argument.__qualname__} {crc32(_ADDRESS.sub('', text).encode()):08x})"
+    return f"({_ADDRESS.sub('', repr(argument))})"
 
 
 def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tuple[Tensor, Tensor] | None:

@@ -78,7 +78,9 @@ class ProbeCallback(Callback):
         self.latest: Result = {}
         self._collected = BatchCollector(samples, unpack)
         self._from_training = self._checked = self._failed = False
-        self._key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
+        key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
+        told = (network, batch, None if unpack is probe_batch.first_two else unpack)
+        self._key = key + "".join(probe_batch.fingerprint(one) for one in told if one is not None)
 
     @property
     def state_key(self) -> str:

@@ -10,7 +10,7 @@ from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, reduced
 from cnnpool.pool.internals import holds, is_exported
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.window import ceil_div, refuse_quantized, wide
+from cnnpool.pool.window import ceil_div, check_real, refuse_quantized, wide
 
 
 class AdaptivePool2d(LikeTorch, Pool2d):
@@ -53,6 +53,7 @@ class AdaptivePool2d(LikeTorch, Pool2d):
 
     def bins(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int] | None]:
         """(H', W') and, if bins are equal at every size that a graph serves, (H/H', W/W'), else None."""
+        check_real(x, type(self).__name__)
         (height, width), stride = x.shape[-2:], self.stride
         size = rows, columns = self.output_size(height, width)
         if self.fixed_size is None and holds(height % stride[0] == 0) and holds(width % stride[1] == 0):

@@ -11,7 +11,7 @@ from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import NORMS, Norm
-from cnnpool.pool.window import IntPair, ceil_div, largest_finite, pair, wide
+from cnnpool.pool.window import IntPair, Misfit, ceil_div, check_batch, largest_finite, pair, wide
 
 Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
 """Odd side m of the filters: the convolution that predicts them has m^4 C weights per group."""
@@ -38,17 +38,19 @@ def adaptive_blur_pool2d(
         >>> adaptive_blur_pool2d(x, logits).shape  # two groups of 3 x 3 filters
         torch.Size([1, 4, 4, 4])
     """
+    check_batch(x, "adaptive_blur_pool2d")
     check_choice("padding_mode", padding_mode, PaddingMode)
     kernel, (sh, sw) = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
     if any(k % 2 == 0 for k in kernel):
         raise ValueError(f"filter_size must be odd, got {filter_size!r}")
     cells = kernel[0] * kernel[1]
     rows, columns = ceil_div(x.shape[-2], sh), ceil_div(x.shape[-1], sw)
-    groups = logits.shape[1] // cells
-    if logits.shape[1:] != (groups * cells, rows, columns) or groups < 1 or x.shape[1] % groups:
-        raise ValueError(
+    groups = logits.shape[1] // cells if logits.dim() == 4 else 0
+    whole = (x.shape[0], groups * cells, rows, columns)
+    if groups < 1 or logits.shape != whole or x.shape[1] % groups or not logits.is_floating_point():
+        raise Misfit(
             f"logits must be (N, groups*{cells}, {rows}, {columns}), groups a divisor of C = {x.shape[1]}, "
-            f"got {tuple(logits.shape)}"
+            f"got {logits.dtype} {tuple(logits.shape)} for N = {x.shape[0]}"
         )
     exact = wide(logits)
     bound = largest_finite(exact)

@@ -63,6 +63,7 @@ def aps_pool2d(
         >>> aps_pool2d(x.roll(1, dims=-1))
         (tensor([[[[4.]]]]), tensor([2]))
     """
+    check_batch(x, "aps_pool2d")
     steps = pair(stride, "stride", least=1)
     taps = pair(filter_size, "filter_size", least=1)
     check_choice("choose", choose, Choose)
@@ -218,6 +219,7 @@ class MaxApsPool2d(ApsPool2d):
         return super().choose(self._dense(x))
 
     def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
+        check_batch(x, type(self).__name__)
         dense = self._dense(x)
         return super().forward(dense, super().choose(dense) if phase is None else phase)
 

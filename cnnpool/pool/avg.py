@@ -15,9 +15,11 @@ from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import (
     IntPair,
+    Misfit,
     Window,
     cached,
     check_map,
+    check_real,
     is_channels_last,
     refuse_quantized,
     window_of,
@@ -60,6 +62,7 @@ def avg_pool2d(
         tensor([[[[ 5.0000,  6.5000],
                   [11.0000, 12.5000]]]])
     """
+    check_real(input, "avg_pool2d")
     rest = padding, ceil_mode, count_include_pad, divisor_override
     window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if counting.override is not None and is_exported():
@@ -89,7 +92,7 @@ def _rule(
     window = window_of(kernel_size, stride, padding, 1, ceil_mode)
     check_map(shape, window, "avg_pool2d")
     if divisor_override == 0:
-        raise ValueError("divisor_override must not be 0")
+        raise Misfit("divisor_override must not be 0")
     return window, Counting(count_include_pad, divisor_override)
 
 

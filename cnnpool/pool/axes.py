@@ -110,7 +110,8 @@ def _sizes_and_rules(
 
 def _triple(name: str, size: Any) -> tuple[Any, ...]:
     """(depth, vertical, horizontal)."""
-    sizes = tuple(size) if isinstance(size, tuple | list) else (size,) * 3
+    sizes = tuple(size) if isinstance(size, tuple | list) else (size,)
+    sizes = sizes * 3 if len(sizes) == 1 else sizes
     if len(sizes) != 3:
         raise ValueError(f"{name} must be one number or (depth, vertical, horizontal), got {size!r}")
     return sizes

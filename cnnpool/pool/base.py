@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import odd
 from cnnpool.pool.leaves import Leaf
-from cnnpool.pool.window import ceil_div, check_batch, window_of
+from cnnpool.pool.window import Misfit, ceil_div, check_batch, check_real, is_unset, window_of
 from cnnpool.pool.window import window_size as window_size
 from cnnpool.registry import checked, options_of
 
@@ -43,7 +43,7 @@ def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tupl
     """(floor(H/s), floor(W/s)); a ValueError if the output would be empty."""
     size = height // stride[0], width // stride[1]
     if min(size) < 1:
-        raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
+        raise Misfit(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
     return size
 
 
@@ -139,9 +139,10 @@ class Pool2d(Leaf):
         self.channels = channels
 
     def check_channels(self, x: Tensor) -> None:
-        """Raise a ValueError if ``x`` has another number of channels than weights by channel."""
-        if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
-            raise ValueError(
+        """Raise a ValueError unless ``x`` is a floating-point map, of as many channels as weights."""
+        check_real(x, type(self).__name__, floating=True)
+        if self.fixed_channels and x.shape[-3] != self.channels:
+            raise Misfit(
                 f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
                 f"input of shape {tuple(x.shape)}"
             )
@@ -161,7 +162,7 @@ class Pool2d(Leaf):
             )
         )
         if rows < 1 or columns < 1:
-            raise ValueError(
+            raise Misfit(
                 f"{type(self).__name__} leaves nothing of a {height}x{width} map: "
                 f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
             )
@@ -296,6 +297,6 @@ class LikeTorch(nn.Module):
     def options_like(cls, module: nn.Module) -> dict[str, Any]:
         """The options of the operator that ``module`` has under the same names."""
         options = {name: getattr(module, name) for name in options_of(cls) if hasattr(module, name)}
-        if "kernel_size" in options and options["stride"] is None:
+        if "kernel_size" in options and is_unset(options["stride"]):
             options["stride"] = options["kernel_size"]
         return options

@@ -136,6 +136,14 @@ def is_plain(t: Tensor) -> bool:
         return False
 
 
+def may_be_negative(x: Tensor) -> bool:
+    """Whether an element of ``x`` is negative; true where its numbers cannot be read, as in a graph."""
+    recorded = is_watched() or is_transforming() or torch.compiler.is_compiling()
+    if recorded or not is_plain(x) or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return True
+    return bool((x.detach() < 0).any())
+
+
 def _traced() -> ModuleType:
     # The one module whose kernels torch's compiler knows. The compiler can trace this import, but no other.
     from cnnpool.pool.gpu import max

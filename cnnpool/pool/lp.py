@@ -11,10 +11,11 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import FLOORED, POWER, Mean, evaluate
 from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice
 from cnnpool.pool.cells import added, cells, count, peak
+from cnnpool.pool.dispatch import may_be_negative
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import IntPair, wide, window_on
+from cnnpool.pool.window import IntPair, Window, wide, window_on
 
 Power = Annotated[float, Gt(0)]
 """The power p; infinity gives the maximum."""
@@ -34,10 +35,11 @@ def lp_pool2d(
 ) -> Tensor:
     """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
 
-    As ``torch.nn.functional.lp_pool2d`` on x >= 0; on signed input torch raises x itself to the power (NaN
-    for an odd p and a negative sum), here it is |x|; and torch scales the sum of a window that overhangs. The
-    window's largest |x| is divided out first, so no power overflows. The gradient is 0 at x_i = 0 and in an
-    all-zero window; an infinite cell makes its window infinite, without gradient where p is finite.
+    ``form="sum"`` with a plain p is ``torch.nn.functional.lp_pool2d``, which takes powers of x itself: an odd
+    p of negative values too, and NaN where a root or a power is not real. But torch scales the sum of a
+    window that overhangs. The window's largest |x| is divided out first, so no power overflows. The gradient
+    is 0 at x_i = 0 and in an all-zero window; an infinite cell makes its window infinite, without gradient
+    where p is finite.
 
     Args:
         norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
@@ -54,7 +56,23 @@ def lp_pool2d(
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
         return max_pool2d(wide(input).abs(), *window, ties="split").to(input.dtype)
+    plain = form == "sum" and not isinstance(norm_type, Tensor)
+    if plain and norm_type % 2 != 0 and may_be_negative(input):
+        if norm_type % 2 == 1:
+            return _signed_sum(input, float(norm_type), window)
+        input = torch.where(input < 0, math.nan, input)
     return evaluate(power_mean, input, norm_type, Mean(POWER, window, mean=form == "mean"))
+
+
+def _signed_sum(x: Tensor, p: float, window: Window) -> Tensor:
+    """(sum x^p)^(1/p) in every window, p odd."""
+    exact = wide(x)
+    largest = peak(exact.abs(), window)
+    scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
+    total = added((part / scale).pow(p) for part in cells(exact, window))
+    # The root has an infinite slope at zero: take the root of 1 there, and return 0.
+    empty = total == 0
+    return torch.where(empty, 0.0, torch.where(empty, 1.0, total).pow(1 / p) * scale).to(x.dtype)
 
 
 def power_mean(x: Tensor, p: float | Tensor, how: Mean) -> Tensor:
@@ -85,8 +103,9 @@ class LpPool2d(LikeTorch, WindowPool2d):
     """y = (mean |x_i|^p)^(1/p): p = 1 averages |x|, large p nears max |x| (Gulcehre 2014, arXiv:1311.1780).
 
     The default is the mean, so that a map keeps its scale; ``form: sum`` is torch's LPPool2d (Sermanet 2012),
-    which multiplies a constant map by n^(1/p). A learnt p is 1 + softplus(raw), so it stays above 1, as in
-    the paper. Gradient: sgn(x_i) |x_i|^(p-1) y^(1-p) / n, and 0 in an all-zero window.
+    which multiplies a constant map by n^(1/p) and, unless p is learnt, takes powers of x itself. A learnt p
+    is 1 + softplus(raw), so it stays above 1, as in the paper. Gradient: sgn(x_i) |x_i|^(p-1) y^(1-p) / n,
+    and 0 in an all-zero window.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 

@@ -18,6 +18,7 @@ from cnnpool.pool.window import (
     Window,
     cached,
     check_map,
+    check_real,
     is_channels_last,
     memory_format,
     refuse_quantized,
@@ -87,6 +88,7 @@ def max_pool2d(
         tensor([[[[ 5.,  7.],
                   [13., 15.]]]])
     """
+    check_real(input, "max_pool2d")
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if return_indices:
         refuse_quantized(input, "return_indices")
@@ -121,6 +123,7 @@ def max_pool2d_with_winners(
         >>> max_pool2d_with_winners(x, 2)
         (tensor([[[[5.]]]]), tensor([[[[1]]]], dtype=torch.uint8))
     """
+    check_real(input, "max_pool2d")
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     refuse_quantized(input, "max_pool2d_with_winners")
     return _with_winners(input, window, ties)

@@ -9,7 +9,15 @@ from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.autograd.winners import Route, indices_of, scatter
 from cnnpool.pool.dispatch import is_plain
 from cnnpool.pool.leaves import one_node
-from cnnpool.pool.window import IntPair, Window, check_floating, is_channels_last, window_of
+from cnnpool.pool.window import (
+    IntPair,
+    Misfit,
+    Window,
+    check_floating,
+    is_channels_last,
+    memory_format,
+    window_of,
+)
 
 
 @one_node
@@ -44,15 +52,16 @@ def max_unpool2d(
     check_floating(input)
     window = window_of(kernel_size, stride, padding)
     if input.shape != indices.shape or input.dim() not in (3, 4) or min(input.shape[-3:]) < 1:
-        raise ValueError(
+        raise Misfit(
             "max_unpool2d takes maxima (N, C, H', W') or (C, H', W') and indices of the same shape, got "
             f"{tuple(input.shape)} and {tuple(indices.shape)}"
         )
     if indices.is_floating_point() or indices.dtype == torch.bool:
-        raise ValueError(f"indices must be integers, got {indices.dtype}")
+        raise Misfit(f"indices must be integers, got {indices.dtype}")
     size = _size(window, (input.shape[-2], input.shape[-1]), output_size)
     batch = (input, indices) if input.dim() == 4 else (input.unsqueeze(0), indices.unsqueeze(0))
-    y = _unpooled(*batch, window, size)
+    last = is_channels_last(batch[0])
+    y = _unpooled(*batch, window, size).contiguous(memory_format=memory_format(last))
     return y if input.dim() == 4 else y.squeeze(0)
 
 
@@ -76,7 +85,7 @@ def _size(window: Window, pooled: tuple[int, int], output_size: Sequence[int] | 
     near = zip(size, default, window.stride, strict=False)
     if len(size) < 2 or min(size) < 1 or any(abs(length - usual) >= s for length, usual, s in near):
         wanted = "no map" if output_size is None else f"output_size={tuple(output_size or ())}"
-        raise ValueError(
+        raise Misfit(
             f"max_unpool2d makes {wanted} of a {pooled[0]}x{pooled[1]} map, but {default} give or take less "
             f"than a stride: kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}"
         )
@@ -88,7 +97,7 @@ def _check(index: Tensor, count: int, what: str) -> None:
     if not torch.compiler.is_compiling() and index.is_cpu and is_plain(index):
         least, most = index.aminmax()
         if least < 0 or most >= count:
-            raise ValueError(f"indices must be 0 to {count - 1} in {what}, got {least} to {most}")
+            raise Misfit(f"indices must be 0 to {count - 1} in {what}, got {least} to {most}")
 
 
 def _unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:

@@ -134,5 +134,6 @@ class StochasticPool2d(PlainWindowPool2d):
         return 4 * self.count_cells(height, width) + self.count_outputs(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         return stochastic_pool2d(x, *self.window, training=self.training)

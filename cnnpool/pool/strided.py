@@ -4,20 +4,33 @@ from collections.abc import Callable
 from typing import ClassVar, Literal, Unpack
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import CellPool2d, OddTaps, Padding, Place, Pool2d, Size, Taps, both
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
+from cnnpool.pool.internals import is_exported
 from cnnpool.pool.max import EdgeMaxPool2d
 
 Norm = Literal["none", "batch"]
 Activation = Literal["none", "relu", "gelu", "silu"]
 NORMS: dict[str, Callable[..., nn.Module]] = {"none": nn.Identity, "batch": nn.BatchNorm2d}
+
+
+class Rectifier(nn.Module):
+    """max(x, 0). Backward reads which inputs were positive, a byte each, where ``nn.ReLU`` reads its output,
+    which a layer in place behind the operator may have overwritten.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x) if is_exported() else x.masked_fill(x <= 0, 0)
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "none": nn.Identity,
-    "relu": nn.ReLU,
+    "relu": Rectifier,
     "gelu": nn.GELU,
     "silu": nn.SiLU,
 }

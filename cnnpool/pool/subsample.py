@@ -6,6 +6,13 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cnnpool.pool.base import CellPool2d, Place, Pool2d
+from cnnpool.pool.window import Misfit
+
+
+def check_map(x: Tensor, operator: str) -> None:
+    """Raise a ValueError unless ``x``, of any dtype, is a map that is not empty."""
+    if x.dim() not in (3, 4) or min(x.shape[-3:]) < 1:
+        raise Misfit(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(x.shape)}")
 
 
 class Subsample2d(CellPool2d):
@@ -27,6 +34,7 @@ class Subsample2d(CellPool2d):
         return 0
 
     def forward(self, x: Tensor) -> Tensor:
+        check_map(x, type(self).__name__)
         # A fresh tensor in the input's memory format: a strided view would make every later layer slow.
         return x[..., :: self.stride[0], :: self.stride[1]].clone()
 
@@ -58,6 +66,7 @@ class NoPool2d(Pool2d):
         return 0
 
     def forward(self, x: Tensor) -> Tensor:
+        check_map(x, type(self).__name__)
         return x
 
     def extra_repr(self) -> str:

@@ -12,7 +12,7 @@ from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import holds
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation
-from cnnpool.pool.window import IntPair, is_channels_last, pair
+from cnnpool.pool.window import IntPair, Misfit, is_channels_last, pair
 
 
 @one_node
@@ -27,9 +27,11 @@ def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
         tensor([1., 2., 3., 4.])
     """
     sh, sw = pair(stride, "stride", least=1)
+    if x.dim() != 4 or x.shape[1] < 1:
+        raise Misfit(f"pixel_unshuffle2d takes (N, C, H, W), got {tuple(x.shape)}")
     samples, channels, height, width = x.shape
     if height % sh or width % sw or min(height, width) < 1:
-        raise ValueError(f"H and W must be multiples of stride={(sh, sw)}, got a {height}x{width} map")
+        raise Misfit(f"H and W must be multiples of stride={(sh, sw)}, got a {height}x{width} map")
     rows, columns = height // sh, width // sw
     if is_channels_last(x):
         cells = x.permute(0, 2, 3, 1).reshape(samples, rows, sh, columns, sw, channels)

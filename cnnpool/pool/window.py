@@ -1,5 +1,6 @@
 """Windows that slide over a map, the sizes and memory formats of maps, and the dtype of their sums."""
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -13,19 +14,37 @@ T = TypeVar("T")
 IntPair = int | tuple[int, int]
 """Window, stride, padding or dilation: one number, or (vertical, horizontal)."""
 PAIR = [int, int]
-# torch takes an empty stride for the kernel's size.
-_NO_STRIDE: tuple[Any, ...] = ((), [])
+
+
+class Misfit(ValueError, RuntimeError):
+    """A map or a number that an operator cannot take; a RuntimeError too, because torch raises that."""
 
 
 def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
     """(vertical, horizontal) from one number or two, or a ValueError if one is below ``least``."""
-    whole = int, torch.SymInt
-    both = (value, value) if isinstance(value, whole) else tuple(value)
+    given = tuple(value) if isinstance(value, tuple | list) else (value,)
     # A sequence of one stands for both axes, as in torch.
-    both = both * 2 if len(both) == 1 else both
-    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, whole) or v < least for v in both):
-        raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
+    both = tuple(map(integer, given * 2 if len(given) == 1 else given))
+    if len(both) != 2 or any(v is None or v < least for v in both):
+        raise Misfit(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
     return both
+
+
+def is_unset(stride: Any) -> bool:
+    """Whether ``stride`` stands for the kernel's size: None or, as in torch, empty."""
+    return stride is None or (isinstance(stride, tuple | list) and not stride)
+
+
+def integer(value: Any) -> Any:
+    """``value`` if it is whole, numpy's integers as Python's, sizes of a trace as they are; else None."""
+    if isinstance(value, Tensor) and torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return value
+    if isinstance(value, int | torch.SymInt):
+        return None if isinstance(value, bool) else value
+    try:
+        return operator.index(value)
+    except (TypeError, RuntimeError):
+        return None
 
 
 def ceil_div(length: int, by: int) -> int:
@@ -102,8 +121,8 @@ def window_of(
     kernel = pair(kernel_size, "kernel_size", least=1)
     pads = pair(padding, "padding", least=0)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
-        raise ValueError(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
-    steps = kernel if stride is None or stride in _NO_STRIDE else pair(stride, "stride", least=1)
+        raise Misfit(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
+    steps = kernel if stride is None or is_unset(stride) else pair(stride, "stride", least=1)
     return Window(kernel, steps, pads, pair(dilation, "dilation", least=1), bool(ceil_mode))
 
 
@@ -116,7 +135,7 @@ def cached(check: Callable[..., T]) -> Callable[..., T]:
         if torch.compiler.is_compiling():
             return check(shape, *options)
         for option in options:
-            if type(option) is tuple and [*map(type, option)] != PAIR:
+            if isinstance(option, Tensor) or (type(option) is tuple and [*map(type, option)] != PAIR):
                 return check(shape, *options)
         try:
             return looked_up(shape, *options)
@@ -129,23 +148,33 @@ def cached(check: Callable[..., T]) -> Callable[..., T]:
 def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
     """Raise a ValueError unless ``shape`` is (C, H, W) or (N, C, H, W), with no empty C, H, W or output."""
     if len(shape) not in (3, 4):
-        raise ValueError(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(shape)}")
+        raise Misfit(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(shape)}")
     height, width = shape[-2:]
     if min(shape[-3:]) < 1 or min(window.output_size(height, width)) < 1:
         channels = f"{shape[-3]} channel{'s' * (shape[-3] != 1)}"
-        raise ValueError(
+        raise Misfit(
             f"{operator} leaves nothing of a {height}x{width} map of {channels}: "
             f"kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}, "
             f"dilation={window.dilation}"
         )
 
 
+def check_real(x: Tensor, operator: str, *, floating: bool = False) -> None:
+    """Raise a ValueError unless ``x`` is (C, H, W) or (N, C, H, W), no axis but N empty, and its numbers are
+    real; with ``floating`` only floating-point ones.
+    """
+    odd = x.is_complex() or x.dtype == torch.bool or (floating and not x.is_floating_point())
+    if odd or x.dim() not in (3, 4) or min(x.shape[-3:]) < 1:
+        kind = "floating-point" if floating else "real"
+        raise Misfit(
+            f"{operator} takes {kind} (N, C, H, W) or (C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
+        )
+
+
 def check_batch(x: Tensor, operator: str) -> None:
     """Raise a ValueError unless ``x`` is (N, C, H, W), floating, with no empty C, H or W."""
     if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
-        raise ValueError(
-            f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
-        )
+        raise Misfit(f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
 
 
 def window_on(
@@ -179,13 +208,13 @@ def wide_of(x: Tensor) -> torch.dtype:
 def check_floating(x: Tensor) -> None:
     """Raise a ValueError unless ``x`` is floating-point."""
     if not x.is_floating_point():
-        raise ValueError(f"pooling takes floating-point maps, got {x.dtype}")
+        raise Misfit(f"pooling takes floating-point maps, got {x.dtype}")
 
 
 def refuse_quantized(x: Tensor, operator: str) -> None:
     """Raise a ValueError if ``x`` is quantized."""
     if x.is_quantized:
-        raise ValueError(f"{operator} takes no quantized map, got {x.dtype}: call x.dequantize() first")
+        raise Misfit(f"{operator} takes no quantized map, got {x.dtype}: call x.dequantize() first")
 
 
 def largest_finite(x: Tensor) -> float:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from cnnpool.pool.base import window_size
 from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.window import is_unset
 from cnnpool.probe.base import examined, maps_of
 from cnnpool.probe.shift import parts as parts_of
 
@@ -26,8 +27,9 @@ def share(true: Tensor) -> float:
 
 
 def stride_of(operator: nn.Module) -> Pair:
-    """The operator's stride; (2, 2) if it has none."""
-    return own(operator, "stride", (2, 2))
+    """The operator's stride; (2, 2) if it has none, and the kernel's size if it is empty, as in torch."""
+    empty = is_unset(getattr(operator, "stride", 0))
+    return own(operator, "kernel_size" if empty else "stride", (2, 2))
 
 
 def own(operator: nn.Module, name: str, default: Pair) -> Pair:
@@ -126,7 +128,8 @@ def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> T
 
 
 def _pair(value: int | Pair) -> Pair:
-    return (value, value) if isinstance(value, int | float) else (int(value[0]), int(value[1]))
+    sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return int(sizes[0]), int(sizes[-1])
 
 
 class Passed(NamedTuple):

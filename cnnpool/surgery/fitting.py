@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -55,13 +55,43 @@ def new_downsampling(
         return fitting(target, target.inputs, entry, options)
     if order == "before":
         same = replace(target, module=nn.Identity(), outputs=target.inputs)
-        return nn.Sequential(*_parts(fitting(same, target.inputs, entry, options)), target.module)
+        layers = [*_parts(fitting(same, target.inputs, entry, options)), target.module]
+        return InPlaceOf(*layers).show(target.module, len(layers) - 1)
     conv: Any = target.module
     at_one = made_dense(conv)
     dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
-    return nn.Sequential(dense, *_parts(fitting(target, maps, entry, options)))
+    return InPlaceOf(dense, *_parts(fitting(target, maps, entry, options))).show(conv, 0)
+
+
+class InPlaceOf(nn.Sequential):
+    """Layers in place of a convolution, which show its settings and weights to a network that reads them."""
+
+    place: int
+
+    def show(self, conv: nn.Module, place: int) -> Self:
+        """Take on the plain attributes of ``conv``; its weights are those of the layer at ``place``."""
+        settings = {name: value for name, value in vars(conv).items() if not name.startswith("_")}
+        vars(self).update(settings | {"place": place})
+        return self
+
+    @property
+    def weight(self) -> Tensor:
+        """The convolution's."""
+        weight: Tensor = self._conv.weight
+        return weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The convolution's."""
+        bias: Tensor | None = self._conv.bias
+        return bias
+
+    @property
+    def _conv(self) -> Any:
+        layer = self[self.place]
+        return layer.dense if isinstance(layer, DenseSameConv2d) else layer
 
 
 def _parts(pool: nn.Module) -> list[nn.Module]:

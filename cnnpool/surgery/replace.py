@@ -1,14 +1,16 @@
 """Replace a model's operators or head."""
 
+import copy
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
@@ -136,6 +138,14 @@ def exchange(
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        # A dry run gives lazy modules their sizes, also one that ends in a refusal.
+        trial = copy.deepcopy(model)
+        dry_run(trial, example)
+        exchange(
+            trial, chosen, options, example=example, where=where, order=order, min_channels=min_channels,
+            skip_stem=skip_stem,
+        )  # fmt: skip
     # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
     whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
@@ -149,19 +159,14 @@ def exchange(
     left = "" if reads_out or where not in (None, "pool") else left_alone(name, seen, functional)
     make = new_head if reads_out else partial(new_downsampling, order=order)
     before = cost(model, example)
-    plan: Plan = {}
-    for target in targets:
-        try:
-            plan[target.module] = replacement(target, make(target, entry, options))
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{name} cannot replace {target.name}: {line_of(error)}") from error
+    plan = {target.module: made(name, target, partial(make, target, entry, options)) for target in targets}
     verify(targets, plan, _outputs(name, model, plan, targets, example))
-    install(model, plan)
+    after = installed(model, plan, example)
     for target in targets:
         move_hooks(target.module, plan[target.module])
     changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
     log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
-    warning = costlier(name, before, cost(model, example), "" if reads_out else CHEAPER)
+    warning = costlier(name, before, after, "" if reads_out else CHEAPER)
     for text in filter(None, (warning, left)):
         log.warning(text)
     return changes
@@ -180,6 +185,14 @@ def found(chosen: str | Entry, where: Where = None) -> tuple[bool, Entry]:
     if not callable(entry) or (isinstance(entry, type) and not issubclass(entry, Pool2d | Readout)):
         raise ValueError(f"{chosen!r} is no operator: derive it from cnnpool.pool.Pool2d, or Readout")
     return reads_out, entry
+
+
+def made(name: str, target: Target, make: Callable[[], nn.Module]) -> nn.Module:
+    """The replacement of ``target``; ValueError names it if there is none."""
+    try:
+        return replacement(target, make())
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} cannot replace {target.name}: {line_of(error)}") from error
 
 
 class ByKeyword(nn.Module):
@@ -253,7 +266,9 @@ def _outputs(name: str, model: nn.Module, plan: Plan, targets: Sequence[Target],
             try:
                 _dry_run_with(model, {target.module: plan[target.module]}, x)
             except ValueError as error:
-                raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
+                raise ValueError(
+                    f"{name} cannot replace {target.name}: {error}; leave it out by where="
+                ) from error
         raise
 
 
@@ -261,9 +276,31 @@ def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]
     """The dry run of ``model`` after ``plan``, which is then undone."""
     install(model, plan)
     try:
-        return dry_run(model, example)
+        seen, fault = dry_run(model, example), gradient_fault(model, example)
     finally:
         install(model, {after: before for before, after in plan.items()})
+    if fault and not gradient_fault(model, example):
+        raise ValueError(f"the network then has no gradient: {fault}")
+    return seen
+
+
+def gradient_fault(model: nn.Module, example: Tensor) -> str:
+    """The error of a backward pass in evaluation mode, which adds to no gradient; empty if there is none."""
+    devices = [example.device] if example.is_cuda else []
+    with evaluating(model), torch.random.fork_rng(devices), torch.enable_grad():
+        # A copy: the first layer may work in place, which a leaf does not allow.
+        x = example.detach().clone().requires_grad_(example.is_floating_point()).clone()
+        try:
+            output = model(x)
+            parts = output.values() if isinstance(output, dict) else output
+            several = isinstance(output, dict | tuple | list)
+            found = [y for y in (parts if several else [output]) if isinstance(y, Tensor) and y.requires_grad]
+            inputs = [p for p in model.parameters() if p.requires_grad] + [x] * x.requires_grad
+            if found:
+                torch.autograd.grad([y.sum() for y in found], inputs, allow_unused=True)
+        except RuntimeError as error:
+            return line_of(error)
+    return ""
 
 
 def install(model: nn.Module, plan: Plan) -> None:
@@ -274,6 +311,16 @@ def install(model: nn.Module, plan: Plan) -> None:
         stages = getattr(module, "stages", None)
         if isinstance(stages, dict):
             stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
+
+
+def installed(model: nn.Module, plan: Plan, example: Tensor) -> "Cost":
+    """The cost of ``model`` after ``plan``, which is undone if the model then fails."""
+    install(model, plan)
+    try:
+        return cost(model, example)
+    except Exception:
+        install(model, {after: before for before, after in plan.items()})
+        raise
 
 
 def verify(targets: Sequence[Target], plan: Plan, seen: Sequence[Target]) -> None:

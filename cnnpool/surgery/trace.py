@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
+from cnnpool.pool.window import integer
 from cnnpool.readout import Readout
 from cnnpool.surgery.dense import ends_in_channels, merges
 
@@ -76,7 +77,9 @@ class Target:
 
 def each_axis(value: Any, axes: int) -> tuple[Any, ...]:
     """A setting of torch's modules, one number or one per axis, as one per axis."""
-    return (value,) * axes if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    whole = ((integer(one), one) for one in (values * axes if len(values) == 1 else values))
+    return tuple(one if number is None else number for number, one in whole)
 
 
 def pools(module: nn.Module) -> bool:

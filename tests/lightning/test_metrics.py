@@ -1,12 +1,14 @@
 import json
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
-from cnnpool.lightning import GradientSparsity, ShiftConsistency
+from cnnpool.lightning import GradientRouting, GradientSparsity, ShiftConsistency
 from cnnpool.probe.consistency import PRESETS, paired_predictions
 
 
@@ -15,13 +17,15 @@ def linear():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(40, 1, 8, 8)
 
 
-def shares(model, *parts):
+def shares(model, *parts, rank=0, drawn=0):
     """The share of agreeing pairs of each part, with the seeds that updates one after the other take."""
-    starts = [sum(map(len, parts[:place])) for place in range(len(parts))]
-    return [
-        float(torch.eq(*paired_predictions(model, images, PRESETS["distinct"], start)).double().mean())
-        for start, images in zip(starts, parts, strict=True)
-    ]
+    found = []
+    for images in parts:
+        seed = int(np.random.SeedSequence((0, rank, drawn)).generate_state(1)[0])
+        pair = paired_predictions(model, images, PRESETS["distinct"], seed)
+        found.append(float(torch.eq(*pair).double().mean()))
+        drawn += len(images)
+    return found
 
 
 def test_updates_add_up_and_reset_forgets():
@@ -34,7 +38,15 @@ def test_updates_add_up_and_reset_forgets():
     assert metric.compute().item() == pytest.approx((10 * first + 30 * second) / 40)
     metric.reset()
     metric.update(model, images)
-    assert metric.compute().item() == pytest.approx(*shares(model, images))
+    assert metric.compute().item() == pytest.approx(*shares(model, images, drawn=40))
+
+
+def test_every_batch_of_forward_draws_other_pairs():
+    model, images = linear()
+    metric = ShiftConsistency()
+    batches = [metric(model, images).item() for _ in range(4)]
+    assert batches == pytest.approx(shares(model, *[images] * 4)) and len(set(batches)) > 1
+    assert metric.compute().item() == pytest.approx(sum(batches) / 4)
 
 
 def in_group(rank, folder):
@@ -57,7 +69,7 @@ def test_two_processes_add_up(tmp_path):
         process.join(60)
         assert process.exitcode == 0
     model, images = linear()
-    one, other = (*shares(model, images[:10]), *shares(model, images[10:]))
+    one, other = (*shares(model, images[:10], rank=1), *shares(model, images[10:]))
     for rank in (0, 1):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert found["consistency"] == pytest.approx((10 * one + 30 * other) / 40)
@@ -82,3 +94,18 @@ def test_sparsity_is_the_share_of_exact_zeros():
     metric.update(torch.tensor([[0.0, 1.0], [0.0, -1e-30]]))
     metric.update(torch.tensor([0.0, float("nan")]))
     assert metric.compute().item() == pytest.approx(3 / 6)
+
+
+def test_callbacks_of_one_kind_with_other_arguments_have_keys_of_their_own():
+    images, labels = torch.rand(2, 3, 4, 4), torch.tensor([0, 1])
+    told = [
+        {}, {"batch": (images, labels)}, {"batch": (images + 1, labels)},
+        {"network": lambda module: module.first}, {"network": lambda module: module.second},
+        {"network": partial(getattr, "first")}, {"network": partial(getattr, "second")},
+        {"unpack": lambda batch: (batch["a"], batch["b"])},
+        {"unpack": lambda batch: (batch["x"], batch["b"])},
+    ]  # fmt: skip
+    keys = [GradientRouting(samples=2, **options).state_key for options in told]
+    assert len(set(keys)) == len(told)
+    assert keys == [GradientRouting(samples=2, **options).state_key for options in told]
+    assert not any(" at 0x" in key for key in keys)

@@ -1,8 +1,10 @@
 """Operators in place of torch's: its signatures, its modules, its samples, timm's ``aa_layer``."""
 
 import inspect
+import warnings
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,8 @@ from torch import nn
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from cnnpool import pool
+from cnnpool import pool, swap
+from cnnpool.probe.windows import stride_of, winner_sums
 from cnnpool.registry import options_of
 
 PLACED = {"device": "meta", "dtype": torch.float64}
@@ -40,6 +43,9 @@ def test_unpooling_by_indices_and_by_winners_is_torchs():
         theirs = F.max_unpool2d(y, index, *window, output_size=(9, 12))
         for places in (index, winners):
             assert torch.equal(pool.max_unpool2d(y, places, *window, output_size=(9, 12)), theirs)
+            last = y.contiguous(memory_format=torch.channels_last)
+            back = pool.max_unpool2d(last, places, *window, output_size=(9, 12))
+            assert torch.equal(back, theirs) and back.is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(pool.max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), theirs[0])
 
 
@@ -88,6 +94,35 @@ def test_an_operator_like_torchs_module_is_that():
         name = type(theirs).__name__.replace("LPPool", "LpPool")
         ours = getattr(pool, name).like(theirs)
         assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
+
+
+def test_what_stands_for_an_integer_is_one():
+    x, two = torch.rand(2, 3, 8, 8), np.int64(2)
+    assert torch.equal(pool.max_pool2d(x, two, [], np.int32(1)), F.max_pool2d(x, 2, padding=1))
+    assert torch.equal(pool.avg_pool2d(x, torch.tensor(2), two), F.avg_pool2d(x, 2))
+    assert pool.build("max", 3, kernel_size=two, stride=(two,)).stride == (2, 2)
+    for theirs in (nn.MaxPool2d(two), nn.MaxPool2d((3,), (2,), (1,)), nn.MaxPool2d(2, [])):
+        assert torch.equal(pool.MaxPool2d.like(theirs)(x), theirs(x))
+        assert stride_of(theirs) == (2, 2) and winner_sums(x, theirs)[-1, 0] == 2 * 3 * 16
+        network = nn.Sequential(nn.Identity(), theirs)
+        swap(network, "max", example=x)
+        assert torch.equal(network(x), theirs(x))
+    with warnings.catch_warnings():
+        # Of tracing as such, and of checks that hold for the size at hand.
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(lambda x: pool.avg_pool2d(x, x.size(2)), x)
+        assert torch.equal(traced(x[..., :4, :4]), F.avg_pool2d(x[..., :4, :4], 4))
+
+
+def test_powers_of_negative_values_are_torchs():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    for p in (1.0, 2.0, 2.5, 3.0, 5.0):
+        expected = F.lp_pool2d(x, p, 3, 2)
+        assert expected.isnan().any() == (p > 2)
+        assert_close(pool.lp_pool2d(x, p, 3, 2), expected, equal_nan=True)
+        assert_close(pool.LpPool2d.like(nn.LPPool2d(p, 3, 2))(x), expected, equal_nan=True)
+    signed = torch.tensor([[[[-0.5, 2.0], [1.0, 0.3]]]], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x: pool.lp_pool2d(x, 3, 2), signed, check_forward_ad=True)
 
 
 def test_like_refuses_other_modules_and_what_operators_cannot_do():

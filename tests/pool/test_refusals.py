@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from functions import CALLS
 
 from cnnpool import pool
 from cnnpool.pool import build
@@ -76,6 +77,7 @@ REFUSED = [
     (lambda: pool.polyphase_unpool2d(MAPS, torch.ones(2, 3)), r"phase must be \(2, 4\) or \(2, 4, 3\), got"),
     (lambda: pool.polyphase_unpool2d(SMALL, PHASE, output_size=(4, 2)), r"output_size=\(4, 2\) is not"),
     (lambda: pool.polyphase_unpool2d(SMALL, PHASE, 0), "stride"),
+    (lambda: pool.adaptive_blur_pool2d(MAPS, torch.zeros(1, 9, 2, 2)), r"for N = 2"),
     # Maps of a wrong kind, or too small.
     (lambda: pool.avg_pool2d(torch.zeros(4, 4), 2), "takes"),
     (lambda: pool.avg_pool2d(torch.zeros(1, 1, 1, 3), 2), "1x3 map"),
@@ -99,6 +101,24 @@ def test_arguments_are_refused_with_their_names_and_values():
         with pytest.raises(ValueError, match=message) as refused:
             call()
         assert "\n" not in str(refused.value)
+
+
+def test_a_map_that_does_not_fit_is_refused_in_a_line_by_every_operator_and_function():
+    x = torch.rand(2, 4, 8, 8)
+    misfits = {
+        "complex": x.to(torch.complex64), "bool": x > 0.5, "vector": x[0, 0, 0], "plane": x[0, 0],
+        "volume": x[None], "no channels": x[:, :0], "no rows": x[:, :, :0], "no columns": x[..., :0],
+    }  # fmt: skip
+    any_dtype = {"none", "subsample", "pixel_unshuffle2d"}
+    takers = CALLS | {stem: build(stem, 4).eval() for stem in pool.OPERATORS}
+    for name, call in takers.items():
+        for kind, misfit in misfits.items():
+            if kind in ("complex", "bool") and name in any_dtype:
+                continue
+            # torch raises a RuntimeError: code that catches it goes on.
+            with pytest.raises(RuntimeError) as refused:
+                call(misfit)
+            assert isinstance(refused.value, ValueError) and "\n" not in str(refused.value), (name, kind)
 
 
 def test_a_phase_that_is_not_there_is_no_index():

@@ -130,15 +130,6 @@ def test_modules_called_by_keyword_are_swapped_and_measured():
     torch.testing.assert_close(model(x), expected)
 
 
-class WeightRead(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.pool = nn.Conv2d(3, 4, 3, 2, 1), nn.MaxPool2d(2)
-
-    def forward(self, x):
-        return self.pool(self.conv(x) * self.conv.weight.mean())
-
-
 class Shared(nn.Module):
     def __init__(self):
         super().__init__()
@@ -156,7 +147,6 @@ class Two(nn.Module):
 @pytest.mark.parametrize(
     ("model", "example", "message"),
     [
-        (WeightRead(), images(16), r"cannot replace conv: .*'Sequential' object has no attribute 'weight'"),
         (Two(), images(), r"does not run on an example \(2, 3, 8, 8\): TypeError: .*'y'"),
         (Keyword(), {"x": images()}, r"example must be a tensor, images \(N, C, H, W\), .*, got a dict"),
         (Keyword(), None, r"example must be .*, got a NoneType"),
@@ -184,6 +174,72 @@ def test_a_module_of_several_channel_numbers_takes_what_serves_them_all():
         cnnpool.swap(model, "strided", example=x)
     cnnpool.swap(model, "max", example=x)
     assert torch.equal(model(x), expected)
+
+
+class Reads(nn.Module):
+    """A network that looks at its layers' attributes, as MobileNet and ViT in transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3, 2), nn.MaxPool2d(2)
+
+    def forward(self, x):
+        x = nn.functional.pad(x, [0, self.conv.stride[0] - 1] * 2).to(self.conv.weight.dtype)
+        return self.pool(self.conv(x)) * self.conv.out_channels / self.pool.kernel_size
+
+
+@pytest.mark.parametrize("order", ["after", "before"])
+def test_attributes_of_a_convolution_are_there_and_those_an_operator_lacks_are_named(order):
+    x, model = torch.randn(1, 3, 16, 16), Reads()
+    expected = model(x)
+    cnnpool.swap(model, "subsample", example=x, where="conv", order=order)
+    assert order == "before" or torch.allclose(model(x), expected, atol=1e-6)
+    assert model.conv.bias is next(p for n, p in model.conv.named_parameters() if n.endswith("bias"))
+    before = repr(model)
+    with pytest.raises(ValueError, match=r"blur cannot replace pool: .*kernel_size'; leave it out by where="):
+        cnnpool.swap(model, "blur", example=x, where="pool")
+    assert repr(model) == before
+
+
+def test_a_refused_swap_leaves_lazy_modules_lazy():
+    model = nn.Sequential(nn.LazyConv2d(4, 3, 2), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(2))
+    before, x = repr(model), torch.randn(1, 3, 16, 16)
+    with pytest.raises(ValueError, match="cannot replace"):
+        cnnpool.swap(model, "max", example=x, kernel_size=64)
+    assert repr(model) == before
+    cnnpool.swap(model, "blur", example=x)
+    assert model(x).shape == (1, 2)
+
+
+@pytest.mark.parametrize("operator", ["strided", "depthwise", "max", "blur"])
+def test_a_layer_in_place_behind_an_operator_leaves_its_gradient_alone(operator):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 16, 16)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3))
+    cnnpool.swap(model, operator, example=x)
+    model(x).square().sum().backward()
+    got = model[0][0].weight.grad.clone()
+    model.zero_grad()
+    model[1].inplace = False
+    model(x).square().sum().backward()
+    torch.testing.assert_close(got, model[0][0].weight.grad)
+
+
+class Overwriting(nn.Module):
+    """What it returns its backward reads, and a layer in place behind it changes."""
+
+    def forward(self, x):
+        return x[..., ::2, ::2].exp()
+
+
+def test_a_network_that_loses_its_gradient_by_a_swap_is_refused(monkeypatch):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.ReLU(inplace=True))
+    monkeypatch.setattr(cnnpool.pool.AvgPool2d, "forward", lambda self, x: Overwriting()(x))
+    before = repr(model)
+    message = "avg cannot replace 1: the network then has no gradient: .*modified by an inplace"
+    with pytest.raises(ValueError, match=message):
+        cnnpool.swap(model, "avg", example=torch.randn(1, 3, 18, 18))
+    assert repr(model) == before and all(p.grad is None for p in model.parameters())
 
 
 def test_integer_maps_are_pooled():
