@@ -26,7 +26,7 @@ from cnnpool.inspection.text import report, side_by_side
 from cnnpool.probe import PROBES, Batch, Probe, declared
 from cnnpool.probe.shift import NoLogitsError, logits
 from cnnpool.quantity import records
-from cnnpool.run_folder import results
+from cnnpool.run_folder import layout, results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.results import Results
@@ -161,6 +161,7 @@ class Examination:
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
+            layout.begin(folder)
             written = results.write(folder, described)
         except OSError as error:
             raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None

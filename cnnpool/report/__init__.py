@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.foreign import Value, logged, read
+from cnnpool.report.foreign import Names, Value, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
 from cnnpool.report.runs import Run, find, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
@@ -25,8 +25,9 @@ EXAMPLES = """examples:
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
   cnnpool compare outputs/mnist --metric invariance.consistency.distinct
   cnnpool compare outputs --status
-  cnnpool compare lightning_logs --metric val_acc --by lr
-  cnnpool compare logs --metric val_loss,val_acc --by '{group}/lr{lr}/seed_{seed}'
+  cnnpool compare runs.csv --metric val_acc --by lr --seed seed
+  cnnpool compare lightning_logs --metric val_acc --by lr --seed seed
+  cnnpool compare logs --metric val_loss,val_acc --runs '{group}/lr{lr}/seed_{seed}'
 """
 
 
@@ -36,7 +37,9 @@ def main(argv: list[str]) -> int:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
             value = Value(arguments.best, arguments.mean_of_last)
-            runs = read(arguments.runs, arguments.metric, arguments.by, value, progress.step)
+            metric, by, where = keys_of(arguments.metric), keys_of(arguments.by), arguments.where
+            names = Names(metric, by, arguments.seed, arguments.named, where, arguments.decimal)
+            runs = read(arguments.runs, names, value, progress.step)
         if arguments.status:
             sys.stdout.write(_status(runs))
         else:
@@ -50,17 +53,28 @@ def main(argv: list[str]) -> int:
 def parser() -> Parser:
     found = Parser("cnnpool compare", "Runs on disk -> table, statistics, plots and a report.", EXAMPLES)
     add = found.add_argument
-    add("runs", nargs="+", metavar="RUNS", help="folders of runs or of other programs' logs, or CSV files")
-    by = "what differs among pool, readout, model; of logs their folders, or '{group}/lr{lr}/seed_{seed}'"
+    add(
+        "runs",
+        nargs="+",
+        metavar="RUNS",
+        help="folders of runs or logs, or CSV files with a row a run",
+    )
+    by = "what differs among pool, readout and model; of other programs none: columns, or parameters"
     add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
+    seed = "of other programs: the column or parameter with a run's seed; none: runs are not paired"
+    add("--seed", default="", metavar="KEY", help=seed)
+    named = "of other programs: the paths of runs, such as '{group}/seed_{seed}'"
+    add("--runs", default="", dest="named", metavar="PATTERN", help=named)
     where = "only runs that have it; can be repeated, for one key with several values"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
-    metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY}; for logs an accuracy)"
+    metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY})"
     add("--metric", default="", metavar="KEY,...", help=metric)
     add("--best", default="", choices=("max", "min"), help="for logs: the best value, which is optimistic")
     last = "for logs: the last value (default); --best then says what is better"
     add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
     add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
+    decimal = "the decimal sign of CSV files (default: .)"
+    add("--decimal", default=".", choices=(".", ","), help=decimal)
     margin = "a smaller difference does not matter: a number, or a share of the baseline's errors"
     add("--margin", metavar="X", help=f"{margin} (default: 10%% where images are known)")
     base = "choice to compare the others with (default: max, else the first)"

@@ -119,10 +119,7 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     if not values:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
-    remedy = (
-        f": keep one by --where {shlex.quote(f'{key}={two[1]}')}, or tell them apart by "
-        f"--by {'' if logged([first]) else 'pool,'}{key}"
-    )
+    remedy = f": keep one by --where {shlex.quote(f'{key}={two[1]}')}, or tell them apart by --by pool,{key}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 

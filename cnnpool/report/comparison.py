@@ -65,13 +65,14 @@ def compare(
     margin: str | float | None = None,
 ) -> Comparison:
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
-    kept = select(finished(runs), where)
+    # The conditions on runs of other programs were met before anything else was asked of them.
+    kept = finished(runs) if logged(runs) else select(finished(runs), where)
     by = list(by) or varying(kept)
     choices = group(kept, by)
     # Runs of other programs do not record which settings must agree.
     others = logged(kept)
     differing = [] if others else refuse(kept, by, allow)
-    metric = metric or (foreign.likely(others[0].measured) if others else ACCURACY)
+    metric = metric or ACCURACY
     names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)

@@ -15,7 +15,7 @@ from cnnpool.json_text import finite
 from cnnpool.report import columns, document, page
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
-from cnnpool.report.foreign import Value, logged, read
+from cnnpool.report.foreign import Names, Value, logged, read
 from cnnpool.report.plots import Plot
 from cnnpool.report.runs import COMMAND, REPORT, is_report, keys_of
 from cnnpool.system.atomic import write_bytes
@@ -158,36 +158,43 @@ class Table(list[dict[str, Any]]):
 
 
 def compare(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    data: Any,
     metric: str = "",
     *,
     by: str = "",
+    seed: str = "",
+    runs: str = "",
     where: Sequence[str] = (),
     baseline: str | None = None,
     allow: Sequence[str] = (),
     best: Literal["", "max", "min"] = "",
     last: int | None = None,
+    decimal: str = ".",
     margin: str | float | None = None,
 ) -> Table:
-    """Compare runs of cnnpool, or the logs of other programs, as ``cnnpool compare`` does.
+    """Compare runs of cnnpool, or those of other programs, as ``cnnpool compare`` does.
 
     Returns one flat dict per choice and metric, ready for ``pandas.DataFrame``. A ValueError of a few lines
     says which arguments are invalid, or which runs cannot be compared.
 
     Args:
-        paths: a folder or file, or several.
-        metric: one, or several by commas; empty for ``test.accuracy``, or an accuracy of other programs.
-        by: keys that define a choice, by commas, or a pattern of folders: ``"{group}/seed_{seed}"``.
+        data: the path of a folder of runs or logs, or of a CSV file with a row a run, or several paths; or a
+            table with a row a run, as a frame of pandas or polars or a mapping of columns.
+        metric: one, or several by commas; empty for ``test.accuracy``. Runs of other programs need it named.
+        by: keys, by commas, that define a choice: of other programs columns or parameters.
+        seed: of other programs, the column or parameter with the number of a run, >= 0; ``"none"``: no pairs.
+        runs: the paths of other programs' runs, such as ``"{group}/seed_{seed}"``; its parts are keys.
         where: conditions ``KEY=VALUE`` that a run must meet.
         baseline: the choice with which the others are compared.
         allow: keys that may differ among runs of cnnpool.
         best: for logs, the better direction; without ``last``, use the best value of each run.
         last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
+        decimal: the decimal sign of CSV files.
         margin: largest difference that does not matter, > 0, or a share of the baseline's errors as in "10%".
     """
-    every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    runs = read(every, metric, by, Value(best, last))
-    keys = [] if logged(runs) else keys_of(by)
+    names = Names(keys_of(metric), keys_of(by), seed, runs, where, decimal)
+    every = read(data, names, Value(best, last))
+    keys = [] if logged(every) else keys_of(by)
     return Table(
-        _compare(runs, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
+        _compare(every, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
     )

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import logging
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
-from cnnpool.report.scalars import WHOLE, Files, is_log, log_files
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
@@ -87,41 +85,73 @@ class Run:
         return node if isinstance(node, Mapping) else {}
 
 
-def find(
-    paths: Iterable[str | os.PathLike[str]],
-    each: Callable[[], object] = lambda: None,
-    logs: list[Files] | None = None,
-) -> list[Run]:
-    """Every run folder at or under ``paths``, each once; ``logs`` gets those of other programs."""
-    paths = list(paths)
-    roots: list[Path] = []
-    others: list[Files] = []
-    for root in map(Path, paths):
-        try:
-            is_folder = stat.S_ISDIR(root.stat().st_mode)
-        except FileNotFoundError:
-            raise ValueError(f"{root} does not exist") from None
-        if is_folder:
-            roots.append(root)
-        elif logs is not None and is_log(root.name):
-            others.append((root.parent, root.parent, [root.name]))
-        else:
-            raise ValueError(f"{root} is not a folder: give the run's folder or one above it")
-    folders = {folder.resolve(): folder for root in roots for folder in _folders(root, others)}
-    if logs is not None:
-        unique = {(folder.resolve(), tuple(names)): (root, folder, names) for root, folder, names in others}
-        logs += [one for (at, _), one in unique.items() if not folders.keys() & {at, *at.parents}]
-    if not folders and not logs:
+def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
+    """Every run folder at or under ``paths``, each once."""
+    roots = list(map(Path, paths))
+    folders = [one.folder for one in entered(roots) if layout.MARK in one.files]
+    if not folders:
         raise ValueError(
-            f"no run found under {', '.join(map(str, paths))}: a run's folder holds {layout.RESULTS}, "
-            "or TensorBoard's event files, metrics.csv or another CSV file"
+            f"no run found under {', '.join(map(str, roots))}: a run's folder holds {layout.MARK}"
         )
+    return read_all(folders, each)
+
+
+def read_all(folders: Iterable[Path], each: Callable[[], object] = lambda: None) -> list[Run]:
+    """The runs in ``folders``."""
     runs: list[Run] = []
     descriptions: list[dict[str, Any]] = []
-    for folder in folders.values():
+    for folder in folders:
         runs.append(sharing(read(folder), descriptions))
         each()
     return runs
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A folder and the names of its files."""
+
+    folder: Path
+    files: frozenset[str]
+
+
+def entered(roots: Iterable[Path]) -> list[Entered]:
+    """Every folder at or below ``roots``, sorted, each once, but none that is hidden.
+
+    What a link leads to is entered after all else: where it has a place of its own, it has that as its name.
+    """
+    found: dict[str, Entered] = {}
+    waiting = list(roots)
+    links: list[Path] = []
+    linked: list[tuple[str, str]] = []
+    for root in waiting:
+        try:
+            # An unreadable folder is not an empty one.
+            os.scandir(root).close()
+        except FileNotFoundError:
+            raise ValueError(f"{root} does not exist") from None
+        except NotADirectoryError:
+            raise ValueError(f"{root} is not a folder: give the run's folder or one above it") from None
+    while waiting or links:
+        folder = (waiting or links).pop()
+        place = os.path.realpath(folder)
+        if place in found:
+            continue
+        try:
+            entries = [one for one in os.scandir(folder) if one.name == layout.MARK or one.name[0] != "."]
+            below = [one for one in entries if one.is_dir()]
+        except OSError as error:
+            log.warning("%s is left out: %s", folder, error.strerror)
+            continue
+        names = frozenset(one.name for one in entries) - {one.name for one in below}
+        found[place] = Entered(folder, names)
+        linked += [(place, one.name) for one in entries if one.name in names and one.is_symlink()]
+        for one in below:
+            (links if one.is_symlink() else waiting).append(folder / one.name)
+    for place, name in linked:
+        there, file = os.path.split(os.path.realpath(os.path.join(place, name)))
+        if there in found and file in found[there].files:
+            found[place] = dataclasses.replace(found[place], files=found[place].files - {name})
+    return sorted(found.values(), key=lambda one: one.folder)
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
@@ -185,28 +215,11 @@ def _number(value: Any) -> str:
     return json.dumps(value)
 
 
-def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
-    # Unlike ``os.walk``, which treats unreadable folders as empty.
-    os.scandir(root).close()
-    for folder, below, files in os.walk(root, onerror=_warn):
-        marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)
-        names = log_files(files, below)
-        if marks or Path(folder, layout.SETTINGS, "config.yaml").is_file():
-            yield Path(folder)
-        elif names and not is_report(Path(folder)):
-            logs.append((root, Path(folder), names))
-        below[:] = [] if names in WHOLE else sorted(name for name in below if not name.startswith("."))
-
-
 def is_report(folder: Path) -> bool:
     try:
         return bool(read_json(folder / REPORT, lambda content: content["command"][:2] == COMMAND))
     except (DamagedError, KeyError, TypeError):
         return False
-
-
-def _warn(error: OSError) -> None:
-    log.warning("%s is left out: %s", error.filename, error.strerror)
 
 
 def sharing(run: Run, known: list[dict[str, Any]]) -> Run:

@@ -1,7 +1,7 @@
 """Read files below a folder of runs, which anyone may have put there; others raise a :class:`DamagedError`.
 
-Only regular files of a limited size are read, JSON may contain only finite numbers, and YAML no aliases, with
-which a small file can fill the memory.
+Only regular files of a limited size are read, JSON may contain only finite numbers, and the aliases of YAML,
+with which a small file can fill the memory, may repeat only so much. No tag of YAML is obeyed: it is text.
 """
 
 import os
@@ -16,6 +16,7 @@ from cnnpool import json_text
 from cnnpool.run_folder.errors import DamagedError
 
 T = TypeVar("T")
+MOST_NODES = 100_000  # Most values in YAML, counted again wherever an alias repeats them
 LONGEST = 1 << 28  # Largest size in bytes; a run with all its maps takes a thousandth
 
 
@@ -31,14 +32,14 @@ def read_bytes(path: Path) -> bytes | None:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def regular(path: Path) -> os.stat_result:
+def regular(path: Path, longest: float = LONGEST) -> os.stat_result:
     """The ``stat`` of the file ``path``; a DamagedError if it is not a regular file or is too long."""
     found = path.stat()
     # Opening a pipe would wait for its writer.
     if not stat.S_ISREG(found.st_mode):
         raise DamagedError(f"{path} cannot be read: it is not a regular file")
-    if found.st_size > LONGEST:
-        raise damaged(path, f"it is longer than {LONGEST:,} bytes")
+    if found.st_size > longest:
+        raise damaged(path, f"it is longer than {longest:,} bytes")
     return found
 
 
@@ -57,7 +58,7 @@ def read_checked(path: Path, checked: Callable[[bytes], T]) -> T | None:
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of ``path`` as plain YAML without aliases; None if there is no file."""
+    """The content of ``path`` as YAML, unknown tags as text with their values; None if there is no file."""
     content = read_bytes(path)
     try:
         return None if content is None else _Plain(content).get_single_data()
@@ -71,6 +72,29 @@ def damaged(path: Path, reason: str) -> DamagedError:
 
 class _Plain(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise ValueError("it has an alias")
-        return super().compose_node(parent, index)
+        sizes: dict[int, int] = self.__dict__.setdefault("sizes", {})
+        alias = self.check_event(yaml.AliasEvent)
+        node: Any = super().compose_node(parent, index)
+        if alias:
+            if id(node) not in sizes:
+                raise ValueError("an alias is within what it repeats")
+            return node
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [one for pair in parts for one in pair]
+        sizes[id(node)] = 1 + sum(sizes[id(one)] for one in parts)
+        if sizes[id(node)] > MOST_NODES:
+            raise ValueError("its aliases repeat too much")
+        return node
+
+
+def _as_text(loader: _Plain, tag: str, node: Any) -> str:
+    value: Any = getattr(node, "value", "")
+    if isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    elif isinstance(node, yaml.MappingNode):
+        value = loader.construct_mapping(node, deep=True)
+    return f"{tag.removeprefix('tag:yaml.org,2002:')} {value}".strip()
+
+
+_Plain.add_multi_constructor("", _as_text)

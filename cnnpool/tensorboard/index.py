@@ -10,18 +10,16 @@ from typing import Any, Generic, Literal, TypeVar
 
 from cnnpool.choose import ledger
 from cnnpool.choose.ledger import LIVE, Live
-from cnnpool.report import foreign, runs, scalars
+from cnnpool.report import runs
 from cnnpool.report.runs import Run
-from cnnpool.report.scalars import Log
 from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import Plan
 
 PAUSE_S = 1.0  # Shortest interval between two scans of the folders
 SHARE = 0.1  # Largest share of time spent scanning: the slower the disk, the longer the pause
-MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
-READ = {*MARKS, layout.ROUTING, LIVE}
-Kind = Literal["run", "plan", "study", "log"]
+READ = {layout.MARK, layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, LIVE}
+Kind = Literal["run", "plan", "study"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]  # A file's name, modification time in ns, size and inode
 Signature = tuple[Stamp, ...]  # Sorted stamps of all files that belong to one thing
@@ -29,7 +27,7 @@ Signature = tuple[Stamp, ...]  # Sorted stamps of all files that belong to one t
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder of other programs' logs."""
+    """A run's folder, a sweep's plan, or a study of ``cnnpool choose``."""
 
     kind: Kind
     path: Path
@@ -70,7 +68,6 @@ class Index:
         self.root = Path(os.path.commonpath(self.roots))
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
-        self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
         self._descriptions: list[dict[str, Any]] = []
         self._next = self._next_glance = 0.0
         self._found = False
@@ -102,7 +99,6 @@ class Index:
     def _look(self, every: Sequence[Found]) -> None:
         """Take a new snapshot of the found items."""
         now = {one.path: (one.signature, self._run(one)) for one in every if one.kind == "run"}
-        now = now or self._others([one for one in every if one.kind == "log"])
         before = self._snapshot
         version, results = before.version, before.results
         if _states(now) != _states(self._known):
@@ -116,20 +112,6 @@ class Index:
         changed = {path: max((one[1] for one in own), default=0) / 1e9 for path, (own, _) in now.items()}
         every_run = tuple(run for _, run in now.values())
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
-
-    def _others(self, every: Sequence[Found]) -> dict[Path, tuple[Signature, Run]]:
-        """The runs of other programs; empty if there are runs of cnnpool."""
-        known, self._logs = self._logs, {}
-        for one in every:
-            old = known.get(one.path)
-            read = old if old and old[0] == one.signature else None
-            names = [stamp[0] for stamp in one.signature]
-            self._logs[one.path] = read or (one.signature, scalars.read(one.path, names))
-        logs = [(self.root, log) for _, own in self._logs.values() for log in own]
-        tags = [tag for _, log in logs for tag in log.series]
-        whole = tuple(stamp for signature, _ in self._logs.values() for stamp in signature)
-        found = foreign.grouped(logs, [foreign.likely(tags)]) if tags else []
-        return {run.folder: (whole, run) for run in found}
 
     def _run(self, one: Found) -> Run:
         known = self._known.get(one.path)
@@ -152,10 +134,6 @@ def scan(roots: Sequence[Path]) -> Iterator[Found]:
             entries = sorted(os.scandir(folder), key=lambda one: one.name)
             below = {one.name for one in entries if one.is_dir()}
             stamps = {one.name: _stamp(one) for one in entries if one.name in READ - below}
-            began = layout.SETTINGS in below and (folder / layout.SETTINGS / "config.yaml").is_file()
-            own = began or bool(MARKS & stamps.keys())
-            logs = () if own else scalars.log_files([one.name for one in entries], below)
-            files = [_stamp(one) for one in entries if one.name in logs]
             plans = [_stamp(one) for one in os.scandir(folder / plan.FOLDER)] if plan.FOLDER in below else []
         except OSError:
             # Deleted meanwhile, or not readable.
@@ -165,12 +143,9 @@ def scan(roots: Sequence[Path]) -> Iterator[Found]:
                 yield Found("plan", folder / plan.FOLDER / stamp[0], (stamp,))
         if study := stamps.pop(LIVE, None):
             yield Found("study", folder / study[0], (study,))
-        if own:
+        if layout.MARK in stamps:
             yield Found("run", folder, tuple(sorted(stamps.values())))
             below.discard(layout.CHECKPOINTS)
-        elif files and not runs.is_report(folder):
-            yield Found("log", folder, tuple(sorted(files)))
-            below = set() if logs in scalars.WHOLE else below
         waiting += [folder / name for name in sorted(below, reverse=True) if not name.startswith(".")]
 
 

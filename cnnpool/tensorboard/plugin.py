@@ -18,7 +18,6 @@ from cnnpool.report import document, page, render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.foreign import logged
 from cnnpool.report.plots import GROUPS, LEARNING, PAINTERS, Plot, plot
 from cnnpool.report.plots.learning_curve import History, history, of_histories
 from cnnpool.report.plots.panels import MOST, shown, styles
@@ -72,7 +71,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         self._template = page.environment("html").from_string(source)
 
     def is_active(self) -> bool:
-        """Whether a run of cnnpool or scalars of another program are below the log folder."""
+        """Whether a run of cnnpool is below the log folder."""
         return self.index.any()
 
     def frontend_metadata(self) -> FrontendMetadata:
@@ -210,15 +209,12 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def _learning(self, found: View, seeds: bool) -> tuple[Figure, str] | None:
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
-        tag = comparison.metric.key if comparison else ""
-        finished = {row.choice.label: self._history(list(row.choice.runs.values()), tag) for row in rows}
+        finished = {row.choice.label: self._history(list(row.choice.runs.values())) for row in rows}
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
         return of_histories(finished, styles(found.palette, found.palette), going, seeds=seeds)
 
-    def _history(self, runs: Sequence[Run], tag: str) -> History:
-        if logged(runs):
-            return history(runs, tag)
+    def _history(self, runs: Sequence[Run]) -> History:
         key = tuple((run.folder, run.results.finished) for run in runs)
         made: History = self._histories(Task(key, lambda: history(runs)))
         return made

@@ -25,7 +25,6 @@ from cnnpool.report.choice import (
     varying,
 )
 from cnnpool.report.comparison import Comparison, compare
-from cnnpool.report.foreign import logged
 from cnnpool.report.measure import ACCURACY, columns, known_keys, measure, quantities_of
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.run_folder import layout
@@ -185,8 +184,6 @@ def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Wa
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
     """The keys that form a choice, even if the first finished runs all belong to one choice."""
     among = varying(done) if done else ["pool"]
-    if logged(done):
-        return among
     names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in ROOMS}
     return [key for key in ROOMS if key in among or len(names[key]) > 1]
 
@@ -236,8 +233,7 @@ def offer(done: Sequence[Run]) -> Offer:
     main = [one.key for one in columns(keys, quantities)]
     first = dict.fromkeys([ACCURACY] * (ACCURACY in keys) + main)
     headers = {key: measure(key, quantities).header for key in [*first, *keys]}
-    rooms = () if logged(done) else NAMED
-    every = dict.fromkeys([*rooms, *(key for run in done for key in run.settings), "seed"])
+    every = dict.fromkeys([*NAMED, *(key for run in done for key in run.settings), "seed"])
     named = [key for key in every if key not in SILENT and not key.endswith(".name")]
     values = {key: list(dict.fromkeys(text_at(run, key) for run in done)) for key in named}
     return Offer(

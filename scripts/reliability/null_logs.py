@@ -1,4 +1,4 @@
-"""Compare groups that do not differ through the CSV importer, and count the verdicts that say they do.
+"""Compare groups that do not differ through a table, and count the verdicts that say they do.
 
 usage: python scripts/reliability/null_logs.py [COMPARISONS]
 
@@ -10,8 +10,6 @@ the share of comparisons with a false verdict, at most 0.05 within what chance a
 import json
 import random
 import sys
-import tempfile
-from pathlib import Path
 
 from scipy.stats import binom
 
@@ -28,27 +26,27 @@ KINDS["unpaired, n=3 and 10"] = (3, 10, False)
 
 def main(arguments: list[str]) -> int:
     comparisons = int(arguments[0]) if arguments else 1_500
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "runs.csv")
-        found = {kind: share(path, *sizes, comparisons) for kind, sizes in KINDS.items()}
+    found = {kind: share(*sizes, comparisons) for kind, sizes in KINDS.items()}
     print(json.dumps({"comparisons": comparisons, "false verdicts": found}))
     return int(max(found.values()) > binom.ppf(0.999, comparisons, 0.05) / comparisons)
 
 
-def share(path: Path, few: int, many: int, paired: bool, comparisons: int) -> float:
+def share(few: int, many: int, paired: bool, comparisons: int) -> float:
     """The share of comparisons of groups of ``few`` and of ``many`` runs that hold a false verdict."""
     chance, wrong = random.Random(few), 0
     for place in range(comparisons):
         seeds = [chance.gauss(0.9, 0.01) for _ in range(many)]
-        lines = ["group,seed,acc"]
+        table: dict[str, list[float]] = {"group": [], "seed": [], "acc": []}
         for group in range(2 + 2 * (place % 2)):
             n = many if group % 2 else few
             spread = 0.01 if few == many or group % 2 else 0.02
             for seed in range(n):
                 name = seed if paired else 100 * group + seed
-                lines.append(f"{group},{name},{chance.gauss(seeds[seed] if paired else 0.9, spread)}")
-        path.write_text("\n".join(lines) + "\n")
-        wrong += any(one["verdict"] in SHOWN for one in cnnpool.compare(path, "acc"))
+                row = group, name, chance.gauss(seeds[seed] if paired else 0.9, spread)
+                for column, cell in zip(table.values(), row, strict=True):
+                    column.append(cell)
+        found = cnnpool.compare(table, "acc", by="group", seed="seed")
+        wrong += any(one["verdict"] in SHOWN for one in found)
     return wrong / comparisons
 
 

@@ -81,6 +81,7 @@ def test_everything_is_written_and_by_the_same_runs_the_same_bytes(two, tmp_path
 
 def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
     (two.root / "bad").mkdir()
+    (two.root / "bad" / ".cnnpool").touch()
     (two.root / "bad" / "status.json").write_text('{"state": "failed", "error": "loss became NaN"}')
     assert main([str(two.root)]) == 0
     assert f"{two.root / 'bad'}: failed: loss became NaN" in capsys.readouterr().out
@@ -167,6 +168,7 @@ def test_a_name_that_is_not_utf_8_is_shown_as_an_escape(two, tmp_path, capsys):
     odd = os.fsdecode(b"caf\xe9")
     os.rename(two.root / "max", two.root / odd)
     (two.root / odd / "broken").mkdir()
+    (two.root / odd / "broken" / ".cnnpool").touch()
     (two.root / odd / "broken" / "status.json").write_text('{"state": "failed", "error": "\\udcff"}')
     assert main([str(two.root / odd), str(two.root / "avg"), "--out", str(tmp_path / "r")]) == 0
     assert "caf\\udce9/broken: failed" in capsys.readouterr().out

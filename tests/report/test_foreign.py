@@ -1,11 +1,13 @@
-"""Runs of other programs: their files as their writers make them, groups, seeds, values, and the verdicts."""
+"""Runs of other programs: tables, and logs as their writers make them; what is named, and what is refused."""
 
 import csv
-import json
 import logging
 import math
 import os
-from itertools import product
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +21,16 @@ from torch.utils.tensorboard import SummaryWriter
 
 import cnnpool
 from cnnpool.report import main
-from cnnpool.report.foreign import Value, likely, read
-from cnnpool.report.scalars import read as read_logs
+from cnnpool.report.foreign import Value
+from cnnpool.report.scalars import event_log
 
 ACCURACIES = {"a": [0.5, 0.6, 0.55, 0.62, 0.58, 0.6], "b": [0.61, 0.66, 0.62, 0.7, 0.63, 0.69]}
+PATTERN = "{group}/seed_{seed}"
+NAMED = {"by": "group", "seed": "seed"}
 
 
-def events(folder, points, tag="val_acc"):
-    with SummaryWriter(folder) as writer:
+def events(folder, points, tag="val_acc", **options):
+    with SummaryWriter(folder, **options) as writer:
         for step, value in points:
             writer.add_scalar(tag, value, step)
 
@@ -37,60 +41,72 @@ def rows(path, *lines):
     return path
 
 
-def table(path, groups=ACCURACIES, names=("group", "seed", "acc")):
+def table(path, groups=ACCURACIES):
     lines = [f"{group},{seed},{x}" for group, some in groups.items() for seed, x in enumerate(some)]
-    return rows(path, ",".join(names), *lines)
+    return rows(path, "group,seed,acc", *lines)
+
+
+def columns(groups=ACCURACIES):
+    every = [(group, seed, x) for group, some in groups.items() for seed, x in enumerate(some)]
+    return dict(zip(("group", "seed", "acc"), map(list, zip(*every, strict=True)), strict=True))
 
 
 def text(capsys, *words, status=0):
-    assert main([*map(str, words), "--no-board"] if status == 0 else [*map(str, words)]) == status
+    assert main([*map(str, words), *["--no-board"] * (status == 0)]) == status
     captured = capsys.readouterr()
     return captured.out if status == 0 else captured.err
 
 
-def values(paths, metric, **options):
-    found = {}
-    for run in read(paths, metric, **options):
-        if run.found:
-            found.setdefault(run.parts.get("group"), {})[run.seed] = run.measured[metric]
-    return found
+def means(path, metric, **options):
+    return {one["choice"]: pytest.approx(one["mean"]) for one in cnnpool.compare(path, metric, **options)}
+
+
+def each_run(root, write, groups=ACCURACIES):
+    for group, some in groups.items():
+        for seed, x in enumerate(some):
+            write(root / group / f"seed_{seed}", x)
+    return root
+
+
+WANTED = {group: np.mean(some) for group, some in ACCURACIES.items()}
 
 
 def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     first, second = (np.array(ACCURACIES[name]) for name in "ab")
-    found = cnnpool.compare(table(tmp_path / "runs.csv"), "acc")
-    t = stats.ttest_rel(second, first)
-    row = found[1]
+    found = cnnpool.compare(table(tmp_path / "runs.csv"), "acc", **NAMED)
+    t, row = stats.ttest_rel(second, first), found[1]
     assert [one["choice"] for one in found] == ["a", "b"] and found.comparison.paired
     assert (row["p_holm"], row["pairs"]) == (pytest.approx(t.pvalue), 6)
     assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
-    # Other numbers in the second group: no pairs, and groups may be of any size.
+    # Other seeds in the second group, or none at all: no pairs, and groups may be of any size.
     lines = [f"a,{seed},{x}" for seed, x in enumerate(first)]
     lines += [f"b,{9 + i},{x}" for i, x in enumerate(second[:5])]
-    found = cnnpool.compare(rows(tmp_path / "apart.csv", "group,seed,acc", *lines), "acc")
-    t, row = stats.ttest_ind(second[:5], first, equal_var=False), found[1]
-    assert not found.comparison.paired and "not paired" in found.comparison.understood
-    assert row["p"] == pytest.approx(t.pvalue)
-    assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
-    wins = [(x > y) + (x == y) / 2 for x in second[:5] for y in first]
-    assert row["superiority"] == pytest.approx(np.mean(wins)) and row["p_sign_flip"] is None
-    assert "not paired" in repr(found) and "Welch" in repr(found)
+    path = rows(tmp_path / "apart.csv", "group,seed,acc", *lines)
+    for seed, why in (("seed", "their seeds differ"), ("none", "no seed says which belong together")):
+        found = cnnpool.compare(path, "acc", by="group", seed=seed)
+        t, row = stats.ttest_ind(second[:5], first, equal_var=False), found[1]
+        assert not found.comparison.paired and f"not paired, since {why}" in found.comparison.understood
+        assert row["p"] == pytest.approx(t.pvalue)
+        assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
+        wins = [(x > y) + (x == y) / 2 for x in second[:5] for y in first]
+        assert row["superiority"] == pytest.approx(np.mean(wins)) and row["p_sign_flip"] is None
 
 
 def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(tmp_path):
     first, second = (np.array(ACCURACIES[name]) for name in "ab")
     path, d = table(tmp_path / "runs.csv"), second - first
-    (_, row) = cnnpool.compare(path, "acc", margin=0.2)
+    (_, row) = cnnpool.compare(path, "acc", **NAMED, margin=0.2)
     assert row["verdict"] == "better"
     same = {"a": first.tolist(), "b": (first + np.array([0.01, -0.01, 0.02, -0.02, 0.015, -0.01])).tolist()}
-    (_, row) = cnnpool.compare(table(tmp_path / "same.csv", same), "acc", margin=0.02)
+    (_, row) = cnnpool.compare(table(tmp_path / "same.csv", same), "acc", **NAMED, margin=0.02)
     d0 = np.array(same["b"]) - first
     ends = ((0.02, "less"), (-0.02, "greater"))
     sides = [stats.ttest_1samp(d0, end, alternative=word).pvalue for end, word in ends]
     assert (max(sides) < 0.05) == (row["verdict"] == "differs by less than 0.0200") and max(sides) < 0.05
-    assert "no difference" in cnnpool.compare(tmp_path / "same.csv", "acc", margin=0.005)[1]["verdict"]
+    found = cnnpool.compare(tmp_path / "same.csv", "acc", **NAMED, margin=0.005)
+    assert "no difference" in found[1]["verdict"]
     # So many pairs have 80 % power against this difference, one fewer has not; counted by the noncentral t.
-    n = cnnpool.compare(path, "acc")[1]["needed"]
+    n = cnnpool.compare(path, "acc", **NAMED)[1]["needed"]
     size = d.mean() / d.std(ddof=1)
 
     def power(n):
@@ -100,33 +116,146 @@ def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(t
     assert power(n) >= 0.8 > power(n - 1)
 
 
+def test_a_mapping_of_columns_and_a_frame_are_the_table_that_a_csv_file_is(tmp_path):
+    whole = cnnpool.compare(table(tmp_path / "runs.csv"), "acc", **NAMED)
+
+    class Frame:
+        columns = ("group", "seed", "acc")
+
+        def __getitem__(self, name):
+            return np.array(columns()[name])
+
+    for data in (columns(), Frame()):
+        found = cnnpool.compare(data, "acc", **NAMED)
+        for one, same in zip(found, whole, strict=True):
+            assert {key: one[key] for key in one if key != "runs"} == {
+                key: same[key] for key in one if key != "runs"
+            }
+    some = {name: column[:9] for name, column in columns().items()}
+    assert means(some | {"acc": [*some["acc"][:8], None]}, "acc", **NAMED)["b"] == np.mean(
+        ACCURACIES["b"][:2]
+    )
+    with pytest.raises(ValueError, match="row 8: group is missing"):
+        cnnpool.compare(some | {"group": [*some["group"][:8], math.nan]}, "acc", **NAMED)
+    with pytest.raises(ValueError, match="of one length"):
+        cnnpool.compare(some | {"acc": [1.0]}, "acc", **NAMED)
+
+
+@pytest.mark.parametrize("missing", ["metric", "by", "seed"])
+def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, missing):
+    path = table(tmp_path / "runs.csv")
+    options = {"metric": "acc", "by": "group", "seed": "seed"}
+    given = [word for key, value in options.items() if key != missing for word in (f"--{key}", value)]
+    err = text(capsys, path, *given, status=2)
+    assert (
+        f"{path} holds 12 runs" in err and "group: 2 values, a, b" in err and "seed: 6 values, 0, 1, 2" in err
+    )
+    line = next(line for line in err.splitlines() if line.startswith("type: "))
+    assert line == f"type: cnnpool compare {path} --metric acc --by group --seed seed"
+    assert main([*line.split()[3:], "--no-board"]) == 0
+    with pytest.raises(ValueError, match="type: compare\\(table, metric='acc', by='group', seed='seed'\\)"):
+        cnnpool.compare(columns(), **{key: value for key, value in options.items() if key != missing})
+    root = each_run(tmp_path / "logs", lambda folder, x: events(folder, [(1, x)]))
+    err = text(capsys, root, "--metric", "val_acc", status=2)
+    assert "val_acc: logged by 12 runs" in err and f"runs: {root}/a/seed_0" in err
+    line = next(line for line in err.splitlines() if line.startswith("type: "))
+    assert line == f"type: cnnpool compare {root} --metric val_acc --runs '{PATTERN}'"
+    assert "did you mean 'val_acc'?" in text(capsys, root, "--metric", "val_ac", "--runs", PATTERN, status=2)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ('"0,91"', 'acc: "0,91" is not a number: decimal commas? give --decimal ,'),
+        ("91 %", 'acc: "91 %" is not a number'),
+        ("1_000", 'acc: "1_000" is not a number'),
+        ("True", 'acc: "True" is not a number'),
+    ],
+)
+def test_what_is_not_a_number_is_named_with_its_place(tmp_path, capsys, cell, said):
+    lines = ["group,seed,acc", "a,0,0.5", "b,0,0.5", f"b,1,{cell}"]
+    path = rows(tmp_path / "runs.csv", *lines)
+    assert f"error: {path}, line 4, {said}" in text(
+        capsys, path, "--metric", "acc", "--by", "group", "--seed", "seed", status=2
+    )
+    # A row that is left out is not judged.
+    assert means(path, "acc", **NAMED, where=["seed=0"]) == {"a": 0.5, "b": 0.5}
+    log = rows(tmp_path / "logs" / "a" / "seed_0" / "log.csv", "step,acc", "1,0.5", f"2,{cell}")
+    assert f"{log}, line 3, {said}" in text(
+        capsys, tmp_path / "logs", "--metric", "acc", "--runs", PATTERN, status=2
+    )
+
+
+def test_decimal_commas_are_read_where_they_are_named(tmp_path):
+    lines = [
+        f"{group};{seed};{x}".replace(".", ",") for group, seed, x in zip(*columns().values(), strict=True)
+    ]
+    path = rows(tmp_path / "runs.csv", "group;seed;acc", *lines)
+    assert means(path, "acc", **NAMED, decimal=",") == WANTED
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        (["a,0,1", "a,0,2"], NAMED, "line 2 and .*line 3 are both group a, seed 0"),
+        (["a,0,1", "a,x,2"], NAMED, 'line 3, seed: "x" is not a whole number from 0; --seed none'),
+        (["a,0,1", "a,,2"], NAMED, "line 3: seed is missing"),
+        (["a,0,1", "a,1"], NAMED, "line 3 has 2 cells, and the header has 3"),
+        (["a,0,1"], {"by": "grup", "seed": "seed"}, r"has no column grup; did you mean 'group'\?"),
+        ([], NAMED, "it has no rows below a header"),
+    ],
+)
+def test_rows_that_are_no_runs_are_refused_with_their_places(tmp_path, lines, options, said):
+    path = rows(tmp_path / "runs.csv", "group,seed,acc", *lines)
+    with pytest.raises(ValueError, match=said):
+        cnnpool.compare(path, "acc", **options)
+    twice = rows(tmp_path / "twice.csv", "group,seed,acc,acc", "a,0,1,2")
+    with pytest.raises(ValueError, match="2 columns are called acc"):
+        cnnpool.compare(twice, "acc", **NAMED)
+    steps = rows(tmp_path / "steps.csv", "group,epoch,acc", "a,0,1", "a,1,2")
+    with pytest.raises(ValueError, match="--seed epoch: that numbers steps of a run"):
+        cnnpool.compare(steps, "acc", by="group", seed="epoch")
+
+
 def test_the_writers_of_torch_lightning_and_keras_are_read_alike(tmp_path):
-    for seed in (0, 1, 2):
-        events(tmp_path / "torch" / f"seed_{seed}", [(1, 0.25), (2, 0.5 + seed)])
-        for logger in (
-            TensorBoardLogger(tmp_path / "lit_tb", version=seed),
-            CSVLogger(tmp_path / "lit_csv", name="lightning_logs", version=seed),
-        ):
-            logger.log_metrics({"train_loss": 9.0}, step=0)
-            logger.log_metrics({"val_acc": 0.25, "epoch": 0}, step=1)
-            logger.log_metrics({"val_acc": 0.5 + seed, "epoch": 1}, step=2)
-            logger.finalize("success")
-        for half, shift in (("train", 9.0), ("validation", 0.0)):
-            keras(tmp_path / "keras" / f"seed_{seed}" / half, [(1, 0.25), (2, 0.5 + seed + shift)])
-    wanted = {0: 0.5, 1: 1.5, 2: 2.5}
-    for kind in ("torch", "lit_tb", "lit_csv"):
-        (found,) = values([tmp_path / kind], "val_acc").values()
-        assert found == wanted
-    (found,) = values([tmp_path / "keras"], "validation/epoch_accuracy").values()
-    assert found == wanted
+    def torch(folder, x):
+        events(folder, [(1, 0.25), (2, x)])
+
+    def lightning(logger):
+        def write(folder, x):
+            one = logger(folder, version=0)
+            one.log_metrics({"train_loss": 9.0}, step=0)
+            one.log_metrics({"val_acc": 0.25, "epoch": 0}, step=1)
+            one.log_metrics({"val_acc": x, "epoch": 1}, step=2)
+            one.finalize("success")
+
+        return write
+
+    for name, write in (
+        ("torch", torch),
+        ("tb", lightning(TensorBoardLogger)),
+        ("csv", lightning(CSVLogger)),
+    ):
+        each_run(tmp_path / name, write)
+        assert means(tmp_path / name, "val_acc", runs=PATTERN) == WANTED
+
+    def keras(folder, x):
+        for half, value in (("train", 9.0), ("validation", x)):
+            tensors(folder / half, [(1, 0.25), (2, value)])
+
+    each_run(tmp_path / "keras", keras)
+    assert means(tmp_path / "keras", "validation/epoch_accuracy", runs=PATTERN) == WANTED
+    with pytest.raises(
+        ValueError, match=r"epoch_accuracy differs between .*/train and .*/validation: name one"
+    ):
+        cnnpool.compare(tmp_path / "keras", "epoch_accuracy", runs=PATTERN)
 
 
-def keras(folder, points):
+def tensors(folder, points):
     """Tensor events of the scalars plugin, whose metadata stand in the first event alone."""
     writer = EventFileWriter(str(folder), filename_suffix=".v2")
     for place, (step, number) in enumerate(points):
-        tensor = make_tensor_proto(np.float32(number))
-        value = Summary.Value(tag="epoch_accuracy", tensor=tensor)
+        value = Summary.Value(tag="epoch_accuracy", tensor=make_tensor_proto(np.float32(number)))
         if not place:
             value.metadata.plugin_data.plugin_name = "scalars"
         image = Summary.Value(tag="image", tensor=make_tensor_proto(np.zeros(3, np.float32)))
@@ -134,69 +263,80 @@ def keras(folder, points):
     writer.close()
 
 
-def test_a_step_logged_twice_counts_once_and_a_cut_file_is_named(tmp_path):
-    folder = tmp_path / "a" / "seed_0"
-    events(folder, [(1, 0.1), (2, 0.2), (3, 0.9)])
-    # Resumed from step 1: another file, with other values of the same steps.
-    os.rename(next(folder.iterdir()), folder / "events.out.tfevents.1.host")
-    events(folder, [(2, 0.3), (3, 0.4)])
-    (log,) = read_logs(folder, sorted(os.listdir(folder)))
-    assert (log.series["val_acc"][0].tolist(), log.problem) == ([1, 2, 3], "")
-    assert log.series["val_acc"][1].tolist() == pytest.approx([0.1, 0.3, 0.4])
-    last = folder / sorted(os.listdir(folder))[-1]
+@pytest.mark.parametrize("new_style", [False, True])
+def test_a_restart_takes_back_what_it_purges_or_repeats_and_a_cut_file_is_named(tmp_path, new_style):
+    def log(points, suffix, **options):
+        with SummaryWriter(tmp_path, filename_suffix=suffix, **options) as writer:
+            for step, value in points:
+                writer.add_scalar("acc", value, step, new_style=new_style)
+
+    def read():
+        one = event_log(tmp_path, sorted(os.listdir(tmp_path)), ["acc"])
+        return [list(map(pytest.approx, some)) for some in one.curves["acc"]], one.problem
+
+    log([(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.9)], ".a")
+    log([(3, 0.3)], ".b", purge_step=3)
+    # The accumulator does not purge scalars of the new style: what was logged later counts all the same.
+    back = "steps of acc go back: what was logged later counts"
+    assert read() == ([[1, 2, 3], [0.1, 0.2, 0.3]], back * new_style)
+    # A restart that purges nothing, and is shorter.
+    log([(1, 0.4), (2, 0.5)], ".c")
+    assert read() == ([[1, 2], [0.4, 0.5]], back)
+    last = tmp_path / sorted(os.listdir(tmp_path))[-1]
     last.write_bytes(last.read_bytes()[:-3])
-    (log,) = read_logs(folder, sorted(os.listdir(folder)))
-    assert log.series["val_acc"][1].tolist() == pytest.approx([0.1, 0.3, 0.9])
-    assert log.problem == f"{last}: cut or damaged after 2 records"
+    (_, found), problem = read()
+    assert found[-1] == 0.4 and problem.startswith(f"{last} is cut after 2 records")
 
 
-def test_mlflow_and_wandb_are_grouped_by_their_parameters(tmp_path):
-    for place, (lr, seed) in enumerate([(lr, seed) for lr in (0.1, 0.2) for seed in (0, 1, 2)]):
-        run = tmp_path / "mlruns" / "1" / f"{place:032x}"
-        for name, content in (("lr", lr), ("seed", seed)):
-            rows(run / "params" / name, str(content))
-        rows(run / "metrics" / "val" / "acc", f"10 {lr + seed} 1", f"11 {lr + seed + 5} 2")
-        rows(run / "meta.yaml", f"status: {1 if place == 5 else 3}", f"run_name: bold-fox-{place}")
-        rows(run / "artifacts" / "table.csv", "group,val/acc", "q,1")
-        files = tmp_path / "wandb" / f"run-2026_1-{place}" / "files"
-        rows(files / "wandb-summary.json", json.dumps({"val": {"acc": lr + seed}, "_step": 9, "ok": True}))
-        config = [f"{name}:\n  value: {x}" for name, x in (("lr", lr), ("seed", seed), ("wandb_version", 1))]
-        rows(files / "config.yaml", *config)
-    by_lr = {}
-    for run in read([tmp_path / "mlruns"], "val/acc"):
-        if run.found:
-            by_lr.setdefault(run.parts["lr"], {})[run.seed] = run.measured["val/acc"]
-        else:
-            assert (run.state, run.reason) == ("unfinished", "running") and run.folder.name.endswith("5")
-    assert by_lr == {"0.1": {s: 0.1 + s + 5 for s in range(3)}, "0.2": {s: 0.2 + s + 5 for s in range(2)}}
-    found = cnnpool.compare(tmp_path / "wandb", "val.acc")
-    assert [(one["choice"], one["mean"]) for one in found] == [
-        ("lr=0.1", pytest.approx(1.1)),
-        ("lr=0.2", pytest.approx(1.2)),
-    ]
-    assert found.comparison.understood.startswith("2 groups by lr, 3 runs each, paired by the seed.")
+@pytest.mark.parametrize("name", ["epochs", "round", "training_iteration", "timestep", ""])
+def test_a_column_that_rises_holds_the_steps_whatever_its_name(tmp_path, name):
+    def write(folder, x):
+        rows(folder / "log.csv", f"{name},note,acc", "0.33,-,0.1", "0.66,-,", f"0.99,-,{x}")
+
+    found = cnnpool.compare(each_run(tmp_path, write), "acc", runs=PATTERN)
+    assert {one["choice"]: one["mean"] for one in found} == pytest.approx(WANTED)
+    run = found.comparison.rows[0].choice.runs[0]
+    assert run.series["acc"][0].tolist() == [0.33, 0.99] and len(found.comparison.compared) == 12
+    rows(tmp_path / "a" / "seed_0" / "log.csv", f"{name},acc", "1,0.1", "2,0.2", "2,0.3")
+    with pytest.raises(ValueError, match=r"no column rises from row to row .* goes from 2 to 2 in line 4"):
+        cnnpool.compare(tmp_path, "acc", runs=PATTERN)
 
 
-@pytest.mark.parametrize(
-    ("layout", "groups"),
-    [
-        ("{g}/lightning_logs/version_{s}", {"a", "b"}),
-        ("{g}-seed{s}", {"a", "b"}),
-        ("{g}_v{s}/logs", {"a", "b"}),
-        ("runs/{s}/{g}", {"a", "b"}),
-        ("{g}18/run-{s}/version_0", {"a18", "b18"}),
-        ("fold_1/{g}/seed{s}/version_7", {"a", "b"}),
-    ],
-)
-def test_groups_and_seeds_are_read_from_the_folders(tmp_path, layout, groups):
-    for group, some in ACCURACIES.items():
-        for seed, x in enumerate(some[:3]):
-            rows(tmp_path / layout.format(g=group, s=seed) / "metrics.csv", "step,acc", f"1,{x}")
-    found = cnnpool.compare(tmp_path, "acc")
-    assert {one["choice"] for one in found} == groups and {one["seeds"] for one in found} == {"0 1 2"}
-    assert found[0]["mean"] == pytest.approx(np.mean(ACCURACIES["a"][:3]))
-    said = "2 groups, 3 runs each, paired by the number in the folder's name."
-    assert found.comparison.understood.startswith(said)
+def test_a_job_of_hydra_is_one_run_whatever_lies_beside_its_logs(tmp_path):
+    place = 0
+    for lr, some in ACCURACIES.items():
+        for seed, x in enumerate(some):
+            folder, place = tmp_path / str(place), place + 1
+            rows(folder / ".hydra" / "config.yaml", f"optimizer: {{lr: {lr}}}", f"seed: {seed}")
+            for name in ("results.json", "metrics.jsonl", "status.json"):
+                rows(folder / name, '{"state": "x"}')
+            events(folder / "tb" / "version_0", [(1, 0.1), (2, x)])
+            rows(folder / "csv" / "version_0" / "metrics.csv", "epoch,step,val_acc", "0,1,0.1", f"1,2,{x}")
+            rows(
+                folder / "csv" / "version_0" / "hparams.yaml", f"seed: {seed}", "size: !!python/tuple [1, 2]"
+            )
+            with SummaryWriter(folder / "tb" / "version_0") as writer:
+                writer.add_scalars("loss", {"train": 0.1, "val": 1 - x}, 1)
+    found = cnnpool.compare(tmp_path, "val_acc", by="optimizer.lr", seed="seed")
+    assert {one["choice"]: one["mean"] for one in found} == {
+        f"optimizer.lr={lr}": pytest.approx(mean) for lr, mean in WANTED.items()
+    }
+    found = means(tmp_path, "loss_val/loss", by="optimizer.lr", seed="seed")
+    assert found == {f"optimizer.lr={lr}": 1 - mean for lr, mean in WANTED.items()}
+    # Another value under the same key: the label has both.
+    rows(tmp_path / "0" / "csv" / "version_0" / "hparams.yaml", "optimizer: {lr: c}", "seed: 0")
+    assert "optimizer.lr=c and a" in means(tmp_path, "val_acc", by="optimizer.lr", seed="seed")
+
+
+def test_links_are_entered_once_and_what_they_lead_to_has_its_own_name(tmp_path):
+    root = each_run(tmp_path / "logs", lambda folder, x: events(folder, [(1, x)]))
+    shutil.move(root / "b", tmp_path / "elsewhere")
+    (root / "b").symlink_to(tmp_path / "elsewhere")
+    (root / "a" / "best").symlink_to(root / "a" / "seed_3")
+    (root / "a" / "loop").symlink_to(root)
+    found = cnnpool.compare(root, "val_acc", runs=PATTERN)
+    assert [(one["choice"], one["n"]) for one in found] == [("a", 6), ("b", 6)]
+    assert found.comparison.notes == []
 
 
 def test_a_pattern_names_the_parts_and_what_does_not_fit_is_named(tmp_path, capsys):
@@ -204,38 +344,32 @@ def test_a_pattern_names_the_parts_and_what_does_not_fit_is_named(tmp_path, caps
         for seed in range(3):
             rows(tmp_path / "net" / f"lr{lr}" / f"s{seed}" / "log.csv", "step,acc", f"1,{float(lr) + seed}")
     rows(tmp_path / "old" / "log.csv", "step,acc", "1,0")
-    for by in ("{group}/lr{lr}/s{seed}", r"(?P<group>\w+)/lr(?P<lr>[0-9.]+)/s(?P<seed>\d)"):
-        found = cnnpool.compare(tmp_path, "acc", by=by)
-        assert [one["choice"] for one in found] == ["net / lr=0.1", "net / lr=0.2"]
-        assert any(f"old does not fit --by {by}" in note for note in found.comparison.notes)
-    for by, message in (
-        ("{nothing}/here{seed}", "no path fits it, such as net/lr0.1/s0"),
-        ("lr0.1/s{seed}", "name a part that makes a group, such as {group}"),
-        ("(?P<a>[", "unterminated character set"),
-        ("lrr", "no run has this key"),
+    found = cnnpool.compare(tmp_path, "acc", runs="{group}/lr{lr}/s{seed}")
+    assert [one["choice"] for one in found] == ["net / lr=0.1", "net / lr=0.2"]
+    assert any(
+        "old" in note and "one of 1 logs whose paths do not fit" in note for note in found.comparison.notes
+    )
+    for pattern, message in (
+        ("{nothing}/here{seed}", "no path fits it, such as"),
+        ("lr0.1/s{seed}", "name parts of a path, once each, such as {group}/seed_{seed}"),
+        ("{a}r{b}/s{seed}", ""),
+        ("{group}{lr}/s{seed}", "fits in several ways"),
     ):
-        assert message in text(capsys, tmp_path, "--by", by, status=2)
-
-
-def test_runs_without_a_number_are_not_paired_and_two_of_one_number_are_refused(tmp_path, capsys):
-    for group in "ab":
-        for place in range(4):
-            rows(tmp_path / group / f"May0{place}_10-00-0{place}_host" / "m.csv", "step,acc", f"1,{place}")
-    found = cnnpool.compare(tmp_path, "acc")
-    assert [(one["choice"], one["n"]) for one in found] == [("a", 4), ("b", 4)]
-    assert "not paired, since no number says" in found.comparison.understood
-    for name in ("a/x", "a/y"):
-        rows(tmp_path / "twice" / name / "seed_1" / "m.csv", "step,acc", "1,1")
-    err = text(capsys, tmp_path / "twice", "--by", r"(?P<group>a)/./seed_(?P<seed>\d)", status=2)
-    assert "two runs of 'a' with seed 1" in err and "a/x/seed_1" in err and "a/y/seed_1" in err
+        err = text(capsys, tmp_path, "--metric", "acc", "--runs", pattern, status=2 if message else 0)
+        assert message in err
+    # Files of one folder are runs where the pattern says so.
+    for group, some in ACCURACIES.items():
+        for seed, x in enumerate(some):
+            rows(tmp_path / "each" / f"{group}_seed{seed}.csv", "Epoch;acc", "1;0", f"2;{x}")
+    assert means(tmp_path / "each", "acc", runs="{group}_seed{seed}") == WANTED
 
 
 def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
-    curve = ["step,val_loss,note", "1,4,x", "2,1,x", "3,2,x", "4,3,x"]
     for group in "ab":
         for seed in range(3):
+            curve = ["step,val_loss,note", "1,4,x", "2,1,x", "3,2,x", "4,3,x"]
             rows(tmp_path / group / f"seed_{seed}" / "metrics.csv", *curve)
-    asked = (capsys, tmp_path, "--metric", "val_loss")
+    asked = (capsys, tmp_path, "--metric", "val_loss", "--runs", PATTERN)
     for options, mean, said in (
         ([], "3.0000 ± 0.0000", "Each run counts by its last value; by name, lower val_loss is better"),
         (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which is optimistic"),
@@ -244,23 +378,18 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
     ):
         found = text(*asked, *options)
         assert mean in found and said in " ".join(found.split())
+    assert "has 4 points, too few for --mean-of-last 5" in text(*asked, "--mean-of-last", "5", status=2)
     assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
     assert "--margin -1: not a positive number" in text(*asked, "--margin=-1", status=2)
-    assert "did you mean 'val_loss'?" in text(capsys, tmp_path, "--metric", "val_los", status=2)
-    assert {Value().better(tag) for tag in ("val/top1_error", "NLL", "valErr", "testloss", "val_wer")} == {
-        "lower"
-    }
-    assert {Value().better(tag) for tag in ("val_acc", "answer_accuracy", "inferred_acc")} == {"higher"}
-
-
-def test_the_metric_is_one_of_most_logs_on_other_data_than_the_training(tmp_path, capsys):
-    assert likely([*["train_acc"] * 6, *["val_acc"] * 6, *["test_acc"] * 2]) == "val_acc"
-    for group, part, seed in product("ab", ("train", "validation"), range(3)):
-        events(tmp_path / group / f"seed_{seed}" / part, [(0, 0.5)], "epoch_accuracy")
-    assert "validation/epoch_accuracy" in text(capsys, tmp_path)
-    lines = [f"{m},{o},{k},0.{k}" for m, o, k in product("ab", ("sgd", "adam"), range(1, 4))]
-    found = cnnpool.compare(rows(tmp_path / "x.csv", "model,optimizer,time,accuracy", *lines), "accuracy")
-    assert [one["n"] for one in found] == [3] * 4
+    lower, higher = (
+        ("val/top1_error", "NLL", "valErr", "testloss", "val_wer"),
+        ("val_acc", "answer_accuracy", "F1"),
+    )
+    assert [Value().better(tag) for tag in (*lower, *higher)] == ["lower"] * 5 + ["higher"] * 3
+    # A name that says neither: no choice is called better.
+    lines = [f"{g},{s},{x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
+    found = cnnpool.compare(rows(tmp_path / "t.csv", "group,seed,time", *lines), "time", **NAMED)
+    assert found[1]["verdict"] == "higher" and "time names no better side" in found.comparison.understood
 
 
 def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path, capsys):
@@ -269,38 +398,41 @@ def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path
         last = "nan" if seed == 3 else f"0.{seed + 3}"
         rows(tmp_path / "b" / f"seed_{seed}" / "metrics.csv", "step,acc", "1,0.1", f"2,{last}")
     rows(tmp_path / "b" / "seed_4" / "metrics.csv", "step,acc", "1,0.9", "2")
-    (tmp_path / "a" / "seed_5").mkdir()
+    for seed in (5, 6):
+        (tmp_path / "a" / f"seed_{seed}").mkdir()
     (tmp_path / "a" / "seed_5" / "events.out.tfevents.1.host").write_bytes(b"")
-    (tmp_path / "a" / "seed_6").mkdir()
     os.mkfifo(tmp_path / "a" / "seed_6" / "events.out.tfevents.1.host")
     rows(tmp_path / "a" / "seed_7" / "metrics.csv", "step,loss", "1,0.5")
     rows(tmp_path / "b" / "seed_5" / "metrics.csv", "step,acc", "1,0.5")
-    found = text(capsys, tmp_path, "--metric", "acc", "--all")
+    found = text(capsys, tmp_path, "--metric", "acc", "--runs", PATTERN, "--all")
     for named in (
         "b: acc is NaN for seed 3; left out of all means",
         "not judged: 1 seed without a number",
-        f"seed_4: done: {tmp_path}/b/seed_4/metrics.csv: line 3 left out: not 2 columns",
+        "seed_4: damaged: ",
+        "line 3 has 1 cells, and the header has 2",
         "tfevents.1.host is empty",
         "it is not a regular file",
         "seed_7: unfinished: no acc in it",
-        f"b: 2 of 6 runs end before step 2, such as {tmp_path}/b/seed_4 at step 1, ",
+        f"b: 1 of 5 runs end before step 2, such as {tmp_path}/b/seed_5 at step 1: unfinished?",
     ):
         assert named in found
     numbers = csv.DictReader((tmp_path / "report" / "runs.csv").read_text().splitlines())
     assert [one["acc"] for one in numbers if one["choice"] == "a"] == ["0.0", "0.1", "0.2", "0.3"]
     # Its own report is no log of the next comparison.
-    assert "acc (4 to 5 runs" in text(capsys, tmp_path, "--metric", "acc")
+    assert "acc (4 runs" in text(capsys, tmp_path, "--metric", "acc", "--runs", PATTERN).replace(
+        "4 to 5", "4"
+    )
 
 
-def test_several_metrics_have_a_table_each_corrected_by_itself(tmp_path, capsys):
+def test_several_metrics_have_a_table_each_corrected_by_itself(tmp_path):
     lines = [f"{g},{s},{x},{1 - x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
     path = rows(tmp_path / "runs.csv", "model,seed,acc,loss", *lines)
-    found = cnnpool.compare(path, "acc,loss")
+    found = cnnpool.compare(path, "acc,loss", by="model", seed="seed")
     wanted = [("acc", "a"), ("acc", "b"), ("loss", "a"), ("loss", "b")]
     assert [(one["metric"], one["choice"]) for one in found] == wanted
     assert [one["p_holm"] for one in found if one["choice"] == "b"] == pytest.approx([found[1]["p"]] * 2)
     assert {one["verdict"] for one in found if one["choice"] == "b"} == {"better"}
-    assert text(capsys, path, "--metric", "acc,loss").count("verdict") == 2
+    assert repr(found).count("verdict") == 2
 
 
 def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_path, caplog):
@@ -309,8 +441,8 @@ def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_
             shelf.put(pool=pool, seed=seed, accuracy=x)
     assert main([str(shelf.root), "--out", str(tmp_path / "out"), "--no-board"]) == 0
     own = cnnpool.compare(shelf.root)
-    again = cnnpool.compare(tmp_path / "out" / "runs.csv", "test.accuracy")
-    for key in ("choice", "n", "mean", "sd", "difference", "p", "p_holm", "superiority", "verdict"):
+    again = cnnpool.compare(tmp_path / "out" / "runs.csv", "test.accuracy", by="choice", seed="seed")
+    for key in ("n", "mean", "sd", "difference", "p", "p_holm", "superiority", "verdict"):
         assert [one[key] for one in own] == [one[key] for one in again], key
     # Beside runs of cnnpool others are left out, in a line.
     table(shelf.root / "other" / "runs.csv")
@@ -321,13 +453,49 @@ def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_
         cnnpool.compare(shelf.root, best="max")
 
 
-def test_csv_files_may_be_a_run_each_or_hold_the_steps_of_many(tmp_path):
+def recipe(word):
+    """The lines of docs/compare.md in the block that holds ``word``."""
+    blocks = (Path(__file__).parents[2] / "docs" / "compare.md").read_text().split("```python\n")
+    return next(block.partition("```")[0] for block in blocks[1:] if word in block)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_compares_what_is_in_mlflows_own_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    mlflow.set_tracking_uri("sqlite:///mlflow.db")
+    mlflow.set_experiment("mnist")
     for group, some in ACCURACIES.items():
-        for seed, x in enumerate(some):
-            rows(tmp_path / "each" / f"{group}_seed{seed}.csv", "Epoch;acc", "1;0", f"2;{x}")
-    lines = [f"{g},{s},{k},{x * k}" for g, xs in ACCURACIES.items() for s, x in enumerate(xs) for k in (0, 1)]
-    rows(tmp_path / "long.csv", "model,seed,epoch,acc", *lines)
-    whole = cnnpool.compare(table(tmp_path / "runs.csv"), "acc")
-    for path in (tmp_path / "each", tmp_path / "long.csv"):
-        for one, same in zip(cnnpool.compare(path, "acc"), whole, strict=True):
-            assert [one[key] == same[key] for key in ("choice", "mean", "p")] == [True] * 3
+        with mlflow.start_run():
+            for seed, x in enumerate(some[:3]):
+                with mlflow.start_run(nested=True):
+                    mlflow.log_params({"lr": group, "seed": seed})
+                    mlflow.log_metric("val_acc", 0.1, step=1)
+                    mlflow.log_metric("val_acc", x, step=2)
+    with mlflow.start_run() as deleted:
+        mlflow.log_params({"lr": "a", "seed": 0})
+    mlflow.delete_run(deleted.info.run_id)
+    known = {"cnnpool": cnnpool}
+    exec(recipe("mlflow").rpartition("cnnpool.compare")[0], known)
+    frame = known["frame"][known["frame"]["params.seed"].notna()]
+    found = means(frame, "metrics.val_acc", by="params.lr", seed="params.seed")
+    assert found == {f"params.lr={group}": np.mean(some[:3]) for group, some in ACCURACIES.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_compares_what_wandb_left_offline(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wandb = pytest.importorskip("wandb", reason="W&B is not installed")
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if subprocess.run(["wandb", "leet", "inspect", "--help"], capture_output=True, check=False).returncode:
+        pytest.skip("this wandb does not show offline runs")
+    for group, seed, x in zip(*(column[:2] for column in columns().values()), strict=True):
+        with wandb.init(project="p", mode="offline", config={"lr": group, "seed": seed}) as run:
+            run.log({"val_acc": 0.1})
+            run.log({"val_acc": x})
+    known = {}
+    exec(recipe("leet"), known)
+    assert means(known["frame"], "val_acc", by="lr", seed="seed") == {"lr=a": np.mean(ACCURACIES["a"][:2])}

@@ -29,6 +29,7 @@ def comparison(tmp_path_factory, new_shelf):
     shelf = new_shelf(tmp_path_factory.mktemp("runs"))
     shelf.sweep(max=SEEDS, max_blur=[value + 0.01 + 0.001 * k for k, value in enumerate(SEEDS)])
     (shelf.root / "<script>&").mkdir()
+    (shelf.root / "<script>&" / ".cnnpool").touch()
     (shelf.root / "<script>&" / "status.json").write_text('{"state": "failed", "error": "a|b <b>_c_"}')
     return compare(find([shelf.root]))
 

@@ -30,6 +30,11 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
     (shelf.root / "begun" / ".hydra" / "config.yaml").write_text("seed: 0\n")
     (shelf.root / "logged").mkdir()
     (shelf.root / "logged" / "metrics.jsonl").write_text("")
+    for name in ("failed", "running", "begun", "logged"):
+        (shelf.root / name / ".cnnpool").touch()
+    # Of another program.
+    (shelf.root / "other").mkdir()
+    (shelf.root / "other" / "results.json").write_text("{}")
     states = {run.folder.name: (run.state, run.reason) for run in find([shelf.root])}
     assert states == {
         "seed0": ("done", ""), "failed": ("failed", "loss became NaN"), "running": ("running", ""),

@@ -56,16 +56,33 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
-    "content", [LAUGHS, "&a [*a]", "[" * 5000, "a: !!python/name:os.system", "a: b: c", "\0"]
-)
-def test_yaml_is_plain_and_has_no_aliases(tmp_path, content):
+@pytest.mark.parametrize("content", [LAUGHS, "&a [*a]", "[" * 5000, "a: b: c", "\0"])
+def test_yaml_that_is_none_or_fills_the_memory_is_damaged(tmp_path, content):
     (tmp_path / "a.yaml").write_text(content)
     with pytest.raises(DamagedError, match=r"a\.yaml is damaged: ") as caught:
         read_yaml(tmp_path / "a.yaml")
     assert "\n" not in str(caught.value)
     (tmp_path / "a.yaml").write_text("pool: {name: lp, p: .inf}")
     assert read_yaml(tmp_path / "a.yaml") == {"pool": {"name": "lp", "p": float("inf")}}
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("!!python/name:os.system", "python/name:os.system"),
+        (
+            "!!python/object/apply:pathlib.PosixPath [/, data]",
+            "python/object/apply:pathlib.PosixPath ['/', 'data']",
+        ),
+        ("!!python/tuple [1, 2]", "python/tuple [1, 2]"),
+        ("!Own {b: 1}", "!Own {'b': 1}"),
+        ("&x {b: 1}\nc: *x", {"b": 1}),
+    ],
+)
+def test_tags_are_text_and_aliases_are_followed(tmp_path, content, found):
+    (tmp_path / "a.yaml").write_text(f"lr: 0.1\na: {content}\n")
+    read = read_yaml(tmp_path / "a.yaml")
+    assert (read["lr"], read["a"], read.get("c", found)) == (0.1, found, found)
 
 
 def test_what_is_written_is_read(tmp_path):

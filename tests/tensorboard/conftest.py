@@ -134,6 +134,7 @@ def begin(shelf):
     def made(name, *, pool="max", seed=0, state="running", error=None, epochs=()):
         folder = shelf.root / name
         (folder / ".hydra").mkdir(parents=True)
+        (folder / ".cnnpool").touch()
         (folder / ".hydra" / "config.yaml").write_text(
             f"pool: {{name: {pool}, kernel_size: 2, stride: 2}}\nreadout: {{name: flatten}}\n"
             "model: {name: convnet, width: 24}\ndata: {name: digits}\n"

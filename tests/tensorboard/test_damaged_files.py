@@ -30,6 +30,8 @@ def littered(shelf):
         path = shelf.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
+        if name.startswith("bad"):
+            (shelf.root / "/".join(name.split("/")[:2]) / ".cnnpool").touch()
     return shelf.root
 
 

@@ -26,9 +26,9 @@ class History:
     NaN at an epoch that a run with other epochs lacks. For other programs any scalar by step, ``scale`` 1.
     """
 
-    epochs: list[int]
+    epochs: list[float]
     accuracy: np.ndarray
-    each: list[dict[int, float]] = field(repr=False)
+    each: list[dict[float, float]] = field(repr=False)
     problems: list[str] = field(default_factory=list)
     labels: tuple[str, str] = ("epoch", "validation accuracy (%)")
     scale: int = 100
@@ -48,7 +48,9 @@ def history(runs: Sequence[Run], tag: str = "") -> History:
     return History(epochs, np.clip(band, 0, 1), accuracies, [one.problem for one in every if one.problem])
 
 
-def _together(found: list[dict[int, float]]) -> tuple[list[int], np.ndarray, list[dict[int, float]]]:
+def _together(
+    found: list[dict[float, float]],
+) -> tuple[list[float], np.ndarray, list[dict[float, float]]]:
     epochs = sorted(set().union(*found))
     # A run that ended early leaves a gap instead of silently averaging over fewer runs.
     table = np.array([[one.get(epoch, np.nan) for epoch in epochs] for one in found])
@@ -93,7 +95,8 @@ def of_histories(
             panels.with_band(axes, one.epochs, scale * band, style, name)
     for label, one in running.items():
         lines(one, styles[label].colour, ":", f"{label} ({len(one.each)} running)")
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    whole = all(float(at).is_integer() for one in every for at in one.epochs)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=whole))
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure, panels.drawn(axes))
     what = "Validation accuracy" if scale == 100 else y_label
