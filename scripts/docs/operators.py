@@ -42,6 +42,7 @@ comparisons and elementary functions counted as one each. *Export*: the H and W 
 smaller than the reach of a mirroring filter is refused there. Leave axes of `torch.export` open by
 `Dim.DYNAMIC`: it refuses a `Dim` with a name where it cannot prove an inequality of sizes. ONNX means
 the exporter with `dynamo=True`, torch's default; the older one does not know all operations.
+ONNX Runtime's maximum may pass over NaN: there operators that take one may return a number in its place.
 
 Every operator works in float64, float32, bfloat16 and float16. Like torch's, `max` takes integers and
 quantized maps too, and `avg` and `adaptive_avg` int64 and quantized ones, rounded; `subsample` and `none`
