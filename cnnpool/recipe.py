@@ -28,6 +28,8 @@ class Recipe:
         schedule: one_cycle (linear up, linear down to zero), cosine (half a wave down to zero) or constant.
         warmup: share of all steps in which the learning rate rises linearly, 0..1.
         label_smoothing: 0..1 (1 excluded).
+        test: weights that are tested, measured and loaded: of the last step, or of the epoch with the best
+            validation accuracy; results.json has the accuracy of both.
         head_rate: learning rate of the last layer, in multiples of ``lr``, > 0.
         layer_decay: factor by which the learning rate falls at every resolution above the last layer, > 0
             and at most 1 (Howard 2018, arXiv:1801.06146, by resolutions in place of layers).
@@ -60,6 +62,7 @@ class Recipe:
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
     warmup: ShareBelowOne = 0.2
     label_smoothing: ShareBelowOne = 0.1
+    test: Literal["last", "best"] = "last"
     head_rate: AboveZero = 1.0
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     freeze: CountOrZero = 0

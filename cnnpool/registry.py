@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
+_given: dict[str, dict[str, Any]] = {}  # By room and name, of this process
 PLAIN = (str, int, float, tuple, list, dict, types.NoneType)  # Types of values in a configuration
 KEEP = "keep"  # Keeps the operator or readout of a published network
 
@@ -70,6 +71,23 @@ class Option:
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
+def offer(table: Mapping[str, Entry], room: str, entry: Entry) -> str:
+    """Make a class or function known in this process, as if a package brought it, and return its name.
+
+    That is its own name, or that of the same entry in ``table``; a ValueError if another has that name.
+    """
+    for name, one in table.items():
+        if one is entry:
+            return name
+    name = getattr(entry, "__name__", "")
+    if not name.isidentifier():
+        raise ValueError(f"{entry!r} has no name: give a class, or a function defined by def")
+    if name in table:
+        raise ValueError(f"{name} is the name of another of the {room}: give yours another name")
+    _given.setdefault(room, {})[name] = entry
+    return name
+
+
 def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
     """The class or function called ``name``: a built-in one, else an installed package's entry point.
 
@@ -77,11 +95,14 @@ def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
     """
     if name in table:
         return table[name]
+    if name in _given.get(room, {}):
+        given: Entry = _given[room][name]
+        return given
     foreign = _foreign(f"cnnpool.{room}")
     if point := foreign.get(name) or next((one for one in foreign.values() if one.value == name), None):
         entry: Entry = _loaded(point)
         return entry
-    raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
+    raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, names(table, room))}")
 
 
 def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
@@ -92,11 +113,11 @@ def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
             found[name] = _loaded(point)
         except ValueError as error:
             log.warning("%s", error)
-    return found | dict(table)
+    return found | _given.get(room, {}) | dict(table)
 
 
 def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
-    return list(dict.fromkeys([*table, *_foreign(f"cnnpool.{room}")]))
+    return list(dict.fromkeys([*table, *_given.get(room, ()), *_foreign(f"cnnpool.{room}")]))
 
 
 def construct(

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +27,30 @@ from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals
 
 if TYPE_CHECKING:
-    from cnnpool.fit import Run
+    from cnnpool.fit import Callback, Classifier, Logger, Run
 
 log = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """A script's own parts of a training; ``classifier`` is a subclass of ``Classifier``."""
+
+    callbacks: Sequence["Callback"] = ()
+    loggers: Sequence["Logger"] = ()
+    classifier: "type[Classifier] | None" = None
+
+
 def train(
-    settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str], logger: TensorBoard
+    settings: Settings,
+    recipe: Recipe,
+    out: Path,
+    name: str,
+    overrides: list[str],
+    logger: TensorBoard,
+    own: Own = Own(),
 ) -> Results | None:
     """Train, test and measure the network that ``settings`` describe, and write the run to ``out``.
 
@@ -43,7 +58,7 @@ def train(
     folder below the output root, ``overrides`` the command line. Returns the content of ``results.json``, or
     None in all processes but the first; raises DivergedError, DamagedError (checkpoint), Stopped, ValueError.
     """
-    run = prepare(settings, recipe, out, name, overrides)
+    run = prepare(settings, recipe, out, name, overrides, own.classifier)
     # Imported late, so that missing data is reported without waiting for Lightning.
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
@@ -55,7 +70,8 @@ def train(
 
     start = resume(run)
     quieten()
-    with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals, group_left():
+    chosen, given = (TensorBoard(), ()) if rank() else (logger, own.loggers)
+    with logging_to(chosen, run, given) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
         loggers = [record, *others] if record else []
@@ -66,8 +82,8 @@ def train(
         flags = TrainerFlags(**settings.get("trainer", {})).given
         if not len(run.dataset.val):
             flags["limit_val_batches"] = 0
-        chosen = callbacks.build(settings.get("callback") or {})
-        trainer = build_trainer(recipe, flags, [*chosen, *measuring(run), saving], loggers)
+        more = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
+        trainer = build_trainer(recipe, flags, [*more, *measuring(run), saving], loggers)
         if start and (start.metrics["stopped"] or start.header["steps"] >= start.header["total_steps"]):
             run.classifier.restore(start.content)
             saving.load_state_dict(start.metrics)
@@ -80,8 +96,11 @@ def train(
         return conclude(run, trainer, saving, record, others) if record else None
 
 
-def parts(settings: Settings, recipe: Recipe) -> "Run":
-    """The run that ``settings`` describe, with its images and network, before it has a folder."""
+def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = None) -> "Run":
+    """The run that ``settings`` describe, with its images and network, before it has a folder.
+
+    ``kind`` is its class of ``Classifier``.
+    """
     seed, given = settings["seed"], settings
     preset = preset_of(settings)
     settings = {**settings, "data": sized(settings)}
@@ -123,16 +142,25 @@ def parts(settings: Settings, recipe: Recipe) -> "Run":
         known["white"] = dataset.white
     stages = as_json(stages)
     made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
-    classifier = Classifier(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)
+    classifier = (kind or Classifier)(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)
     return Run(recipe=recipe, seed=seed, images=images, classifier=classifier, stages=stages, **described)
 
 
-def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str]) -> "Run":
+def prepare(
+    settings: Settings,
+    recipe: Recipe,
+    out: Path,
+    name: str,
+    overrides: list[str],
+    kind: "type[Classifier] | None",
+) -> "Run":
     """Make a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
-    run = parts(settings, recipe)
+    run = parts(settings, recipe, kind)
     from cnnpool.fit.trainer import precision_of
 
+    if recipe.test == "best" and not len(run.dataset.val):
+        raise ValueError("fit.test=best needs validation images: raise data.val_size, or take fit.test=last")
     refuse_untested(settings.get("trainer", {}).get("limit_test_batches"), len(run.images.test_dataloader()))
     run.out, run.run, run.probes, run.overrides, run.asked = out, name, probes, overrides, asked(settings)
     # Precision and data are not settings, but they must match a checkpoint too.

@@ -1,6 +1,9 @@
 """Data sets as tensors in memory, and their batches."""
 
+from collections.abc import Sequence
 from typing import Any
+
+from torch import Tensor
 
 from cnnpool import registry
 from cnnpool.data.base import Raw, Source, Split, from_pixels
@@ -12,6 +15,7 @@ from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST
 from cnnpool.data.torchvision import Torchvision
 
+Images = tuple[Tensor, Tensor]
 DATASETS: dict[str, type[Source]] = {
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,
@@ -40,6 +44,30 @@ def identity(name: str, **options: Any) -> str:
     return digest(source.read(), source)
 
 
+def from_tensors(
+    train: Images, test: Images, val: Images | None = None, *, classes: Sequence[str] = ()
+) -> type[Source]:
+    """A data set of a script's own images, for ``cnnpool.train(data=...)`` and ``cnnpool.datamodule``.
+
+    Args:
+        train, test, val: images, uint8 (N, C, H, W), and their classes, integers (N,); without ``val`` the
+            option ``val_size`` cuts a tenth off the training images.
+        classes: names of the classes; by default their numbers.
+
+    Raises:
+        ValueError: if images are not uint8 (N, C, H, W), or labels do not fit them.
+    """
+    parts = {"train": train, "test": test} | ({"val": val} if val else {})
+    splits = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
+    names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
+
+    class Tensors(Source):
+        def read(self) -> Raw:
+            return Raw(names, **splits)
+
+    return Tensors
+
+
 __all__ = [
     "DATASETS",
     "DataError",
@@ -52,5 +80,6 @@ __all__ = [
     "Split",
     "build",
     "from_pixels",
+    "from_tensors",
     "identity",
 ]

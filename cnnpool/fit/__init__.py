@@ -1,7 +1,11 @@
 """Lightning's parts of a training. Only this room and ``cnnpool.lightning`` import Lightning."""
 
-from cnnpool.fit.classifier import Classifier, DivergedError, Prediction
+from lightning.pytorch import Callback
+from lightning.pytorch.loggers import Logger
+
+from cnnpool.fit.classifier import Classifier, DivergedError
 from cnnpool.fit.datamodule import Images
 from cnnpool.fit.run_state import Run
+from cnnpool.fit.single_image import Prediction
 
-__all__ = ["Classifier", "DivergedError", "Images", "Prediction", "Run"]
+__all__ = ["Callback", "Classifier", "DivergedError", "Images", "Logger", "Prediction", "Run"]

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from lightning.pytorch import LightningModule
@@ -14,17 +14,18 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
+from torchmetrics import Metric, MetricCollection
 
 from cnnpool import network
-from cnnpool.data.augment import centre
 from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
 from cnnpool.fit.optimizers import Level, frozen_norms, is_uniform, plan
-from cnnpool.fit.scores import epochs_header, epochs_row
+from cnnpool.fit.scores import epochs_header, epochs_row, gathered, score
+from cnnpool.fit.single_image import Prediction, single_image
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
-from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.checkpoint import load, refuse_class
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +34,11 @@ class DivergedError(RuntimeError):
     """The loss is not finite."""
 
 
-class Prediction(NamedTuple):
-    """The most probable class of an image, and its probability, 0..1."""
-
-    name: str
-    probability: float
-
-
 class Classifier(LightningModule):
     """Map normalised images (N, C, H, W) to logits (N, classes), and define how the network is trained.
 
-    With any ``Trainer`` it trains as ``cnnpool train`` does. All arguments but ``model`` are plain names and
+    With any ``Trainer`` it trains as ``cnnpool train`` does. A subclass may override ``loss``, ``metrics``,
+    ``training_step`` and ``configure_optimizers``. All arguments but ``model`` are plain names and
     numbers in its checkpoints, so ``load_from_checkpoint(path)`` needs nothing else.
 
     Args:
@@ -82,10 +77,12 @@ class Classifier(LightningModule):
         if self.recipe.channels_last:
             self.model.to(memory_format=torch.channels_last)
         self.header: dict[str, Any] = {}  # Further entries of the checkpoints, in plain JSON
-        self.steps = self.saved_steps = self.total_steps = 0
+        self.steps = self.saved_steps = self._planned = 0
         self.latest: dict[str, dict[str, float]] = {}  # Loss and accuracy of the last epoch, by split
         self.correct: Tensor | None = None  # Correctly classified test images, (N,) of bool
-        self._is_validated = False
+        self._is_validated = self._is_scored = False
+        # By split; their states are no part of the weights.
+        self.val_scores, self.test_scores = (MetricCollection(dict(self.metrics())) for _ in range(2))
         self._headed: list[str] = []
         self._sums: dict[str, Tensor] = {}
         self._correct: list[Tensor] = []
@@ -109,6 +106,7 @@ class Classifier(LightningModule):
             ValueError: if it is from an earlier version, or of a custom module and ``model`` is missing.
         """
         content = load(Path(checkpoint_path), map_location)
+        refuse_class(content, cls.__name__, checkpoint_path)
         if not isinstance(content, dict) or "hyper_parameters" not in content:
             raise ValueError(
                 f"{checkpoint_path} does not record its network: it was written before version 0.3.0"
@@ -123,8 +121,19 @@ class Classifier(LightningModule):
         logits: Tensor = self.model(images)
         return logits
 
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss: cross-entropy, in training with the recipe's label smoothing.
+
+        ``labels`` are (N,) integers, or shares of classes (N, classes) with mixup and CutMix.
+        """
+        smoothing = self.recipe.label_smoothing if self.training else 0.0
+        return F.cross_entropy(logits, labels, label_smoothing=smoothing)
+
+    def metrics(self) -> Mapping[str, Metric]:
+        """Metrics of torchmetrics by name, updated by (logits, labels) of validation and test images."""
+        return {}
+
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        self.total_steps = self._planned_steps()
         clipped = bool(self.trainer.gradient_clip_val)
         optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels, clipped=clipped)
         rates = LambdaLR(optimizer, self._share_of_rate)
@@ -140,6 +149,10 @@ class Classifier(LightningModule):
     def on_train_start(self) -> None:
         # No Trainer calls ``train``, which keeps frozen statistics frozen.
         self.train()
+        if any(config.reduce_on_plateau for config in self.trainer.lr_scheduler_configs):
+            raise ValueError("a plateau scheduler cannot resume exactly: use one that counts steps")
+        if not self.automatic_optimization:
+            raise ValueError("automatic_optimization=False: a run counts the steps that Lightning takes")
         # A checkpoint is loaded before the model is moved.
         self._sums = {split: sums.to(self.device) for split, sums in self._sums.items()}
 
@@ -147,6 +160,7 @@ class Classifier(LightningModule):
         self._begun = time.perf_counter()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        self._is_scored = False
         # Draws depend on the step and process alone, so a resumed run repeats them.
         seed = seed_of(self.seed, self.current_epoch, batch_idx, self.global_rank)
         # torch.manual_seed also seeds absent backends, which takes half a millisecond per step.
@@ -157,11 +171,21 @@ class Classifier(LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
         logits = self(images)
-        loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
+        loss = self.loss(logits, labels)
         if loss.device.type == "cpu" and not loss.isfinite():
             raise self._diverged(loss.item(), batch_idx)
         self._add("step", loss, logits, labels)
+        self._is_scored = True
         return loss
+
+    def backward(self, loss: Tensor, *rest: Any, **more: Any) -> None:
+        if not self._is_scored:
+            # A subclass's own training step: only its loss is known, of an unknown number of images.
+            scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+            scale = scaler.get_scale() if scaler else 1.0
+            whole = loss.detach().double() * self.trainer.accumulate_grad_batches / scale
+            self._sum("step", torch.stack((whole, whole.new_tensor(math.nan), whole.new_ones(()))))
+        super().backward(loss, *rest, **more)
 
     def optimizer_step(self, epoch: int, batch_idx: int, *rest: Any, **more: Any) -> None:
         # Called once per batch, after all of its parts: count and record a step here.
@@ -173,8 +197,7 @@ class Classifier(LightningModule):
             loss = self._mean(step)["loss"]
             if not math.isfinite(loss):
                 raise self._diverged(loss, batch_idx)
-            rate = self.recipe.learning_rate(self.steps - 1, self.total_steps)
-            self._record({"train/loss": loss, "train/learning_rate": rate}, self.current_epoch)
+            self._record({"train/loss": loss, "train/learning_rate": self._rate}, self.current_epoch)
         if self.recipe.max_steps and self.steps >= self.recipe.max_steps:
             self.trainer.should_stop = True
             epoch, epochs = self.current_epoch + 1, self.trainer.max_epochs
@@ -194,7 +217,8 @@ class Classifier(LightningModule):
     def on_validation_epoch_end(self) -> None:
         # A training that resumes after its validation may have run none.
         if "val" in self._sums:
-            self.latest["val"], self._is_validated = self._take("val"), not self.trainer.sanity_checking
+            self.latest["val"] = self._take("val") | self._measured("val")
+            self._is_validated = not self.trainer.sanity_checking
             values = {f"val/{key}": value for key, value in self.latest["val"].items()}
             # During training they are recorded with the other scores, at the end of the epoch.
             self.log_dict(values, logger=self.trainer.state.fn != TrainerFn.FITTING)
@@ -215,8 +239,9 @@ class Classifier(LightningModule):
         self._tell(epoch, new)
 
     def on_test_epoch_end(self) -> None:
-        self.latest["test"] = self._take("test")
-        self.correct = self._gathered()
+        self.latest["test"] = self._take("test") | self._measured("test")
+        self.correct = gathered(torch.cat(self._correct), self.trainer)
+        self._correct.clear()
         self.log_dict({f"test/{key}": value for key, value in self.latest["test"].items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -225,7 +250,7 @@ class Classifier(LightningModule):
         checkpoint["cnnpool"] = {
             **self.header,
             "steps": self.steps,
-            "total_steps": self.total_steps,
+            "total_steps": self._planned,
             "seed": self.seed,
             "latest": self.latest,
             "training_sums": self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").cpu(),
@@ -251,7 +276,7 @@ class Classifier(LightningModule):
         if self.data is None:
             raise ValueError("this classifier does not know how its images are normalised: give data=")
         device = next(self.model.parameters()).device
-        pixels = _read(image, self.data).to(device)
+        pixels = single_image(image, self.data).to(device)
         was_training = self.training
         try:
             with torch.no_grad():
@@ -260,6 +285,15 @@ class Classifier(LightningModule):
             self.train(was_training)
         probability, place = shares.max(0)
         return Prediction(str(self.data["classes"][int(place)]), float(probability))
+
+    def setup(self, stage: str) -> None:
+        self._planned = 0
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of the whole training, known once a Trainer fits."""
+        self._planned = self._planned or self._planned_steps()
+        return self._planned
 
     def _planned_steps(self) -> int:
         trainer = self.trainer
@@ -282,17 +316,36 @@ class Classifier(LightningModule):
         batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
         return math.ceil(batches / trainer.accumulate_grad_batches)
 
+    @property
+    def _rate(self) -> float:
+        """The learning rate of the latest step."""
+        if type(self).configure_optimizers is Classifier.configure_optimizers:
+            return self.recipe.learning_rate(self.steps - 1, self.total_steps)
+        return float(self.trainer.optimizers[0].param_groups[0]["lr"])
+
     def _share_of_rate(self, step: int) -> float:
         return self.recipe.learning_rate(min(step, self.total_steps - 1), self.total_steps) / self.recipe.lr
 
     def _evaluate(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
         logits = self.forward(images)
-        self._add(split, F.cross_entropy(logits, labels), logits, labels)
+        self._add(split, self.loss(logits, labels), logits, labels)
+        (self.val_scores if split == "val" else self.test_scores).update(logits, labels)
         return logits
 
+    def _measured(self, split: str) -> dict[str, float]:
+        """The subclass's metrics over the images so far, over all devices; resets them."""
+        metrics = self.val_scores if split == "val" else self.test_scores
+        found = metrics.compute()
+        metrics.reset()
+        if large := [name for name, value in found.items() if value.numel() != 1]:
+            raise ValueError(f"the metric {large[0]} must be one number, got {tuple(found[large[0]].shape)}")
+        return {name: float(value) for name, value in found.items()}
+
     def _add(self, split: str, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        new = score(loss.detach() * len(labels), logits, labels)
+        self._sum(split, score(loss.detach() * len(labels), logits, labels))
+
+    def _sum(self, split: str, new: Tensor) -> None:
         self._sums[split] = self._sums[split] + new if split in self._sums else new
 
     def _take(self, split: str) -> dict[str, float]:
@@ -304,19 +357,9 @@ class Classifier(LightningModule):
 
     def _mean(self, sums: Tensor) -> dict[str, float]:
         loss, correct, count = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").tolist()
-        return {"loss": loss / count, "accuracy": correct / count}
-
-    def _gathered(self) -> Tensor:
-        """Interleave the results of several processes: each has every world-th image, from its rank on."""
-        own = torch.cat(self._correct)
-        self._correct.clear()
-        world = self.trainer.world_size
-        if world > 1:
-            counts = self.trainer.strategy.all_gather(torch.tensor([len(own)], device=own.device))
-            share = own.new_zeros(int(counts.max()), dtype=torch.uint8)
-            share[: len(own)] = own
-            own = self.trainer.strategy.all_gather(share).T.flatten()[: int(counts.sum())].bool()
-        return own.cpu()
+        found = {"loss": loss / count, "accuracy": correct / count}
+        # Of a subclass's own training step the accuracy is not known.
+        return {key: value for key, value in found.items() if key == "loss" or not math.isnan(value)}
 
     def _record(self, values: Mapping[str, float], epoch: int) -> None:
         for logger in self.loggers:
@@ -339,13 +382,6 @@ class Classifier(LightningModule):
         )
 
 
-def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
-    """(summed loss, correct answers, images) in float64; of mixed images the largest share is right."""
-    labels = labels.argmax(1) if labels.ndim == 2 else labels
-    correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
-    return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))
-
-
 def _rebuilt(made: Mapping[str, Any] | None, data: Mapping[str, Any] | None, seed: int) -> nn.Module:
     if made is None or data is None:
         raise ValueError("this classifier was made from a module object: pass that as model=")
@@ -357,28 +393,3 @@ def _levels(model: nn.Module, recipe: Recipe, data: Mapping[str, Any] | None) ->
     if data is None or not isinstance(model, Cnn):
         raise ValueError("rates by layer and frozen layers need a network of cnnpool and data=")
     return plan(model, recipe, torch.zeros(1, data["in_channels"], *data["size"]))
-
-
-def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
-    """Resize the image as for the test, crop its centre and normalise it."""
-    # Imported late: a training reads its images elsewhere.
-    from torchvision.transforms.v2 import functional as transforms
-
-    from cnnpool.data.decode import decode
-
-    want = data.get("whole", data["size"])
-    if isinstance(image, Tensor):
-        values = image
-    else:
-        pixels = decode(str(image), tuple(want), data["in_channels"], data.get("white"))
-        values = torch.from_numpy(pixels.copy()).permute(2, 0, 1) / 255
-    channels, *have = values.shape
-    if channels != data["in_channels"]:
-        raise ValueError(f"the image has {channels} channels, and the network takes {data['in_channels']}")
-    if have != list(want):
-        scale = max(side / own for side, own in zip(want, have, strict=True))
-        nearest = [max(side, round(own * scale)) for side, own in zip(want, have, strict=True)]
-        values = transforms.center_crop(transforms.resize(values, nearest, antialias=True), list(want))
-    values = centre(values[None], tuple(data["size"]))[0]
-    normalised: Tensor = transforms.normalize(values, data["mean"], data["std"])
-    return normalised

@@ -83,9 +83,12 @@ class Guarded(Logger):
 
 
 @contextmanager
-def logging_to(chosen: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
-    """The logger beside TensorBoard, if ``chosen`` is one; it resumes if ``run`` does, and is closed."""
-    loggers = _opened(chosen, run)
+def logging_to(chosen: TensorBoard, run: Run, given: Iterable[Logger] = ()) -> Iterator[list[Guarded]]:
+    """The logger beside TensorBoard, if ``chosen`` is one; it resumes if ``run`` does. All are closed.
+
+    ``given`` are a script's own loggers.
+    """
+    loggers = [*_opened(chosen, run), *(Guarded(type(one).__name__, one) for one in given)]
     status = "failed"
     try:
         for logger in loggers:

@@ -34,6 +34,7 @@ from cnnpool.probe.shift import at_once
 from cnnpool.quantity import records
 from cnnpool.registry import KEEP
 from cnnpool.run_folder import layout, routing
+from cnnpool.run_folder.checkpoint import load
 from cnnpool.run_folder.results import Results, packed, write
 from cnnpool.system.hardware import environment, release_memory
 from cnnpool.system.progress import Progress
@@ -86,9 +87,24 @@ def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
 
 
 def test(run: Run, trainer: Trainer) -> None:
+    """Test the last weights and those of the best epoch, if it is another; those of ``fit.test`` remain."""
     # Lightning would log them at its own step count.
     trainer.loggers = []
-    trainer.test(run.classifier, datamodule=run.images, verbose=False)
+    net, folder = run.classifier, run.out / layout.CHECKPOINTS
+    found = {"last": {key: value.clone() for key, value in net.state_dict().items()}}
+    if len(run.dataset.val) and (folder / layout.BEST).exists():
+        content = load(folder / layout.BEST)
+        if content["cnnpool"]["steps"] != net.steps:
+            found["best"] = content["state_dict"]
+            if run.recipe.test == "best":
+                net.latest["val"] = content["cnnpool"]["latest"]["val"]
+    accuracies = {}
+    # The chosen ones last.
+    for name in sorted(found, key=lambda name: name == run.recipe.test):
+        net.load_state_dict(found[name])
+        trainer.test(net, datamodule=run.images, verbose=False)
+        accuracies[f"{name}_accuracy"] = net.latest["test"]["accuracy"]
+    net.latest["test"] |= accuracies if len(found) > 1 else {}
 
 
 def measure(run: Run, device: torch.device) -> tuple[Sections, Batch]:
@@ -140,7 +156,8 @@ def conclude(
 
 
 def _tell(run: Run, scores: dict[str, Any]) -> None:
-    log.info("test accuracy %.2f %%   loss %.4f", 100 * scores["accuracy"], scores["loss"])
+    weights = "the best epoch" if run.recipe.test == "best" else "the last step"
+    log.info("test accuracy %.2f %%   loss %.4f   (%s)", 100 * scores["accuracy"], scores["loss"], weights)
     if "class_accuracy" in scores:
         log.info("%s", sentence(scores))
     # ``max_steps`` marks a smoke test: skip the warning.

@@ -11,7 +11,7 @@ import torch
 from cnnpool.data import Dataset
 from cnnpool.fit.classifier import Classifier
 from cnnpool.fit.datamodule import Images
-from cnnpool.fit.scores import listed
+from cnnpool.fit.scores import listed, own_quantities
 from cnnpool.model import Cnn
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Probe, declared
@@ -60,7 +60,9 @@ class Run:
 
     @property
     def quantities(self) -> list[Quantity]:
-        return listed(declared(self.probes.values()), self.dataset)
+        return listed(
+            [*own_quantities(self.classifier.metrics()), *declared(self.probes.values())], self.dataset
+        )
 
 
 def resume(run: Run) -> Checkpoint | None:

@@ -1,10 +1,14 @@
-"""Scores as text: per epoch and per class, and a warning about accuracies no better than chance."""
+"""Scores: their sums, as text by epoch and class, and a warning of accuracies no better than chance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from math import nan
+from typing import Any, Literal
 
+import torch
+from lightning.pytorch import Trainer
 from torch import Tensor
+from torchmetrics import Metric
 
 from cnnpool.data import Dataset
 from cnnpool.probe import BY_CLASS
@@ -13,6 +17,23 @@ from cnnpool.run_folder.results import at_chance
 from cnnpool.tables import printable
 
 LISTED = 20  # Most classes for which a report has a column each
+
+
+def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+    """(summed loss, correct answers, images) in float64; of mixed images the largest share is right."""
+    labels = labels.argmax(1) if labels.ndim == 2 else labels
+    correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
+    return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))
+
+
+def gathered(own: Tensor, trainer: Trainer) -> Tensor:
+    """Interleave the results of several processes: each has every world-th image, from its rank on."""
+    if trainer.world_size > 1:
+        counts = trainer.strategy.all_gather(torch.tensor([len(own)], device=own.device))
+        share = own.new_zeros(int(counts.max()), dtype=torch.uint8)
+        share[: len(own)] = own
+        own = trainer.strategy.all_gather(share).T.flatten()[: int(counts.sum())].bool()
+    return own.cpu()
 
 
 def epochs_header(splits: Sequence[str]) -> str:
@@ -25,7 +46,7 @@ def epochs_row(
 ) -> str:
     """A row of that table, with blanks for splits that this epoch did not evaluate."""
     cells = "".join(
-        f"   {scores[split]['loss']:>10.4f}   {100 * scores[split]['accuracy']:>12.2f} %"
+        f"   {scores[split]['loss']:>10.4f}   {100 * scores[split].get('accuracy', nan):>12.2f} %"
         if split in scores
         else f"{'':30}"
         for split in splits
@@ -57,6 +78,18 @@ def listed(quantities: Sequence[Quantity], dataset: Dataset) -> list[Quantity]:
     """``quantities`` without the columns of single classes if there are too many for reports."""
     many = dataset.num_classes > LISTED
     return [replace(one, shown="file") if many and one.key == BY_CLASS[1].key else one for one in quantities]
+
+
+def own_quantities(metrics: Mapping[str, Metric]) -> list[Quantity]:
+    """The metrics of a subclass of ``Classifier``, as reports read them."""
+    better: dict[bool | None, Literal["higher", "lower"] | None] = {True: "higher", False: "lower"}
+    found = []
+    for name, metric in metrics.items():
+        words = f"{type(metric).__name__} of torchmetrics, on the"
+        own: dict[str, Any] = {"form": "ratio", "better": better.get(metric.higher_is_better)}
+        found.append(Quantity(f"test.{name}", name, f"{words} test images.", shown="compare", **own))
+        found.append(Quantity(f"val.{name}", f"val {name}", f"{words} validation images.", **own))
+    return found
 
 
 def sentence(test: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.published.weights import misfits, tensors_of
 from cnnpool.run_folder import results
 from cnnpool.run_folder.checkpoint import load
-from cnnpool.run_folder.layout import CHECKPOINTS, LAST, RESULTS
+from cnnpool.run_folder.layout import RESULTS
 from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import loading
 
@@ -77,7 +77,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         raise ValueError(f"{folder} is not a finished run: it has no {RESULTS}")
     if trained.examined:
         raise ValueError(f"{folder / RESULTS} is of an earlier cnnpool probe: give the run that was trained")
-    path = checkpoint or folder / CHECKPOINTS / LAST
+    path = checkpoint or results.weights(folder)
     content = read(path)
     steps = content.get("cnnpool", {}).get("steps")
     length = f", {steps} steps" if steps is not None else ""

@@ -1,40 +1,70 @@
 """Train from Python with the settings of the command line: a run, or its parts for one's own Trainer."""
 
+import copy
+import hashlib
 import json
 import logging
 import os
 import random
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from hydra.core.override_parser.types import Quote, QuotedString
+from torch import nn
 
-from cnnpool import data, training
+from cnnpool import data, pool, readout, registry, training
+from cnnpool.data import Source
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
+from cnnpool.launch.overrides import parse
 from cnnpool.launch.run_job import finished
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
-from cnnpool.run_folder.results import Results
+from cnnpool.run_folder.results import Results, weights
 from cnnpool.system.process import rank
 
 if TYPE_CHECKING:
-    from cnnpool.fit import Classifier, Images
+    from cnnpool.fit import Callback, Classifier, Images, Logger
 
 log = logging.getLogger(__name__)
 
+OWN: dict[str, tuple[Mapping[str, Any], str]] = {
+    "data": (data.DATASETS, "datasets"),
+    "model": ({}, "networks"),
+    "pool": (pool.OPERATORS, "operators"),
+    "readout": (readout.READOUTS, "readouts"),
+}
+"""Settings that may be a script's own class or function."""
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
 
 
-def train(*overrides: str) -> Results:
-    """Train like ``cnnpool train`` with these overrides, KEY=VALUE, and return the run's results.
+def train(
+    *overrides: str | Mapping[str, Any],
+    callbacks: Sequence["Callback"] = (),
+    loggers: Sequence["Logger"] = (),
+    classifier: "type[Classifier] | None" = None,
+    **settings: Any,
+) -> Results:
+    """Train like ``cnnpool train`` with these settings, and return the run's results.
+
+    Settings are overrides, ``"fit.epochs=3"``, or mappings and keyword arguments, ``fit={"epochs": 3}``.
+    ``model``, ``data``, ``pool`` and ``readout`` may also be a script's own: a class or function as an
+    installed package would bring it, or as ``model`` a module, of which a copy is trained.
+
+    Args:
+        callbacks: of Lightning, beside those of ``callback=``; their ``state_dict`` must be complete for a
+            stopped run to go on exactly.
+        loggers: of Lightning, beside the run's own record; the training closes them.
+        classifier: a subclass of ``cnnpool.fit.Classifier``, recorded by its name.
 
     A stopped run resumes; the results of a finished run are read. Threads, deterministic
     mode, the CPU's random generators, signal handlers and logging are restored afterwards. For each further
@@ -45,7 +75,12 @@ def train(*overrides: str) -> Results:
         DivergedError: if the loss is no longer finite.
         OccupiedError: if the run's folder holds another run.
     """
-    job = _job(overrides)
+    job = _job([*lines(*overrides, settings)])
+    # Part of what a run is recognised by; their code is not.
+    if classifier is not None:
+        job.settings["classifier"] = classifier.__name__
+    if callbacks:
+        job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
     check.check(job.settings)
     recipe = Recipe(**job.settings["fit"])
     if (found := finished(job)) is not None:
@@ -55,14 +90,17 @@ def train(*overrides: str) -> Results:
         if not assists:
             layout.begin(job.folder)
         logger = check.log_of(job.settings)
-        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, logger)
+        own = training.Own(callbacks, loggers, classifier)
+        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, logger, own)
     if results is None:
         sys.exit()
     return results
 
 
-def load(path: str | Path) -> "Classifier":
-    """The trained classifier of a run's folder (its last weights) or of a checkpoint, in evaluation mode.
+def load(path: str | Path, *, classifier: "type[Classifier] | None" = None, **own: Any) -> "Classifier":
+    """The trained classifier of a run's folder (by ``fit.test``) or of a checkpoint, in evaluation mode.
+
+    ``classifier`` and ``own``, such as ``model=build``, are the script's own parts that :func:`train` had.
 
     Raises:
         DamagedError: if the file is missing or damaged.
@@ -70,12 +108,14 @@ def load(path: str | Path) -> "Classifier":
     """
     from cnnpool.fit import Classifier
 
-    path = Path(path)
-    return Classifier.load_from_checkpoint(path / layout.CHECKPOINTS / layout.LAST if path.is_dir() else path)
+    path, kind = Path(path), classifier or Classifier
+    for _ in lines(own):
+        pass
+    return kind.load_from_checkpoint(weights(path) if path.is_dir() else path)
 
 
-def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
-    """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` uses them.
+def datamodule(name: "str | type[Source]", *, seed: int = 0, **options: Any) -> "Images":
+    """The images of the data set ``name``, or of a script's own class, as ``cnnpool train`` has them.
 
     ``options`` are those of the data set, such as ``batch_size=128`` or ``root="data"``.
 
@@ -85,22 +125,79 @@ def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
     """
     from cnnpool.fit import Images
 
+    if not isinstance(name, str):
+        name = registry.offer(data.DATASETS, "datasets", name)
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
     # Composed for required options, and used unparsed: Hydra's parser changes some characters.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
     return Images(data.build(**chosen, seed=seed))
 
 
-def classifier(*overrides: str, seed: int = 0) -> "Classifier":
-    """The untrained classifier of ``cnnpool train`` with these overrides, for one's own Trainer.
+def classifier(
+    *overrides: str | Mapping[str, Any],
+    classifier: "type[Classifier] | None" = None,
+    seed: int = 0,
+    **settings: Any,
+) -> "Classifier":
+    """The untrained classifier of :func:`train` with these settings, for one's own Trainer.
 
     Its images are read once, for their size, classes and normalisation; ``seed`` is that of the weights and
     of all random draws. A ValueError of one line for an invalid argument.
     """
-    job = _job([*overrides, f"seed={seed}"])
+    job = _job([*lines(*overrides, settings), f"seed={seed}"])
     check.check(job.settings)
     with _as_found():
-        return training.parts(job.settings, Recipe(**job.settings["fit"])).classifier
+        return training.parts(job.settings, Recipe(**job.settings["fit"]), classifier).classifier
+
+
+def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
+    """Settings as overrides; a script's own classes, functions and modules among them get a name."""
+    for one in settings:
+        if isinstance(one, str):
+            yield one
+            continue
+        for key, value in one.items():
+            if key in OWN and value is not None and not isinstance(value, str | Mapping):
+                table, room = OWN[key]
+                entry = copied(value) if isinstance(value, nn.Module) and key == "model" else value
+                yield f"{key}={registry.offer(table, room, entry)}"
+            elif isinstance(value, Mapping) and value:
+                place = key.partition("@")[2] or key
+                for below, inner in value.items():
+                    # As in a file, ``name`` is the choice itself.
+                    yield from lines({key if below == "name" else f"{place}.{below}": inner})
+            else:
+                yield f"{key}={typed(value)}"
+
+
+def typed(value: Any) -> str:
+    """A value as on the command line."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{','.join(map(typed, value))}]"
+        case {}:
+            return "{}"
+    text = str(value)
+    is_plain = re.fullmatch(r"[\w.:/+-]+", text) and parse([f"seed={text}"])[0].value() == text
+    return text if is_plain else QuotedString(text, Quote.single).with_quotes()
+
+
+def copied(module: nn.Module) -> Callable[..., nn.Module]:
+    """A function that returns copies of ``module``, with a digest of its layers as an option."""
+    shapes = {name: list(value.shape) for name, value in module.state_dict().items()}
+    digest = hashlib.sha256(f"{module} {shapes}".encode()).hexdigest()[:12]
+
+    def copy_of(num_classes: int, *, layers: str = digest) -> nn.Module:
+        if layers != digest:
+            raise ValueError(f"model has the layers {digest}, and the run's had {layers}")
+        return copy.deepcopy(module)
+
+    copy_of.__name__ = type(module).__name__
+    return copy_of
 
 
 def _job(overrides: Any) -> Job:

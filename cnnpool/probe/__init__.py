@@ -59,6 +59,19 @@ BY_CLASS = (
 
 TRAINING = (
     *_scores("test", "the test images, once training is over", "probe"),
+    *(
+        score(
+            f"test.{which}_accuracy",
+            f"test accuracy, {which} weights",
+            f"Test images classified correctly by the weights of {words}, divided by all test images. "
+            "Reported where the best epoch is not the last.",
+            shown="file",
+        )
+        for which, words in (
+            ("last", "the last step"),
+            ("best", "the epoch with the best validation accuracy"),
+        )
+    ),
     *BY_CLASS,
     *_scores("val", "the validation images", "file"),
     *_scores("train", "the training images of one epoch, as they were augmented", "file"),

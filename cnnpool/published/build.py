@@ -117,20 +117,21 @@ def build(
 
 def _channels(network: nn.Module, in_channels: int, size: tuple[int, int], num_classes: int) -> int:
     """Channels that a network takes: the images' own, or three for grey ones; a ValueError if neither."""
+    failures = []
     for channels in (in_channels, 3) if in_channels == 1 else (in_channels,):
         try:
             with evaluating(network), torch.random.fork_rng([]), torch.no_grad():
                 output = network(torch.zeros(2, channels, *size))
         except Exception as error:
-            failure = error
+            failures.append(error)
             continue
         logits = output if isinstance(output, Tensor) else output[0]
         if logits.shape != (2, num_classes):
             shape = tuple(logits.shape)
             raise ValueError(f"the network returns {shape} for 2 images of {num_classes} classes, not logits")
         return channels
-    shown = (2, in_channels, *size)
-    raise ValueError(f"the network does not run on images {shown}: {line_of(failure)}") from failure
+    shown, reason = (2, in_channels, *size), line_of(failures[0])
+    raise ValueError(f"the network does not run on images {shown}: {reason}") from failures[0]
 
 
 def source_of(name: str, **options: Any) -> tuple[NetworkSource, dict[str, Any]]:

@@ -138,5 +138,13 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
         raise ValueError(f"{found.path} holds weights of another architecture ({'; '.join(differ[:3])})")
 
 
+def refuse_class(content: Any, name: str, path: str | Path) -> None:
+    """A ValueError if a run's record says that another class than ``name`` trained the checkpoint."""
+    header = content.get(OURS, {}) if isinstance(content, dict) else {}
+    trained = header.get("asked", {}).get("classifier")
+    if trained not in (None, name):
+        raise ValueError(f"{path} was trained by a class {trained}: load it by classifier={trained}")
+
+
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, list[int]]:
     return {key.removeprefix("model."): list(value.shape) for key, value in weights.items()}

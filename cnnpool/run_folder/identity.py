@@ -8,6 +8,7 @@ from typing import Any, Literal
 from cnnpool.json_text import flat
 
 DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "trainer", "callback")
+FROM_PYTHON = ("classifier", "callbacks")  # Names of a script's own classes
 EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "data.root": "nothing",
     "data.download": "nothing",
@@ -37,6 +38,7 @@ def effect(key: str) -> Literal["nothing", "bits", "result"]:
 def asked(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that determine a run's result bit for bit, in plain JSON."""
     kept = {key: config.get(key) for key in DECIDING}
+    kept |= {key: config[key] for key in FROM_PYTHON if key in config}
     for section in ("data", "fit"):
         options = kept[section] or {}
         kept[section] = {k: v for k, v in options.items() if effect(f"{section}.{k}") != "nothing"}

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Lt
 
 from cnnpool.json_text import finite, parse, validated
 from cnnpool.run_folder.identity import as_json
-from cnnpool.run_folder.layout import RESULTS, temp_prefix
+from cnnpool.run_folder.layout import BEST, CHECKPOINTS, LAST, RESULTS, temp_prefix
 from cnnpool.run_folder.reading import read_checked
 from cnnpool.system.atomic import write_text
 
@@ -77,7 +78,23 @@ class Results:
     finished: str | None = None
 
     @property
+    def train(self) -> SimpleNamespace:
+        """Scores of the last epoch's training images, as augmented: ``accuracy``, 0..1, and ``loss``."""
+        return SimpleNamespace(**self.measured.get("train", {}))
+
+    @property
+    def val(self) -> SimpleNamespace:
+        """Scores of the validation images, by which to choose settings; empty if there are none."""
+        return SimpleNamespace(**self.measured.get("val", {}))
+
+    @property
+    def test(self) -> SimpleNamespace:
+        """Scores of the test images: ``accuracy``, ``loss``, ``class_accuracy``."""
+        return SimpleNamespace(**self.measured.get("test", {}))
+
+    @property
     def accuracy(self) -> float | None:
+        """Of the test images, 0..1."""
         return self.measured.get("test", {}).get("accuracy")
 
     @property
@@ -102,6 +119,13 @@ def write(folder: Path, results: Results) -> Path:
 def read(folder: Path) -> Results | None:
     """The results in ``folder``; None if there are none, a DamagedError if no run wrote that."""
     return read_checked(folder / RESULTS, _from_bytes)
+
+
+def weights(folder: Path) -> Path:
+    """The checkpoint of the weights that the results in ``folder`` are of, by ``fit.test``."""
+    found = read(folder)
+    is_best = found is not None and found.fit.get("test") == "best"
+    return folder / CHECKPOINTS / (BEST if is_best else LAST)
 
 
 def to_json(results: Results) -> dict[str, Any]:
