@@ -77,7 +77,10 @@ class AdaptiveBlurPool2d(CellPool2d):
 
     Departures from the paper: the logits are not batch-normalised by default, so that an image's filters do
     not depend on its batch (``norm: batch`` is the paper's); the convolution starts at zero; filters are
-    computed at the kept pixels only, which gives the same function; without ``norm``, in float32 at least.
+    computed at the kept pixels only, which gives the same function, except that in training ``norm`` then
+    takes the statistics of these (on noise the weights move by 2 %); without ``norm``, in float32 at least.
+    The authors' code takes one softmax over the filters of all groups together, so that a constant map comes
+    out as 1/groups of itself on average; here each filter sums to 1.
 
     Args:
         filter_size: m of the m x m filters and of the convolution, odd, or (vertical, horizontal).

@@ -63,6 +63,9 @@ class SoftPool2d(WindowPool2d):
     A learnt beta is softplus(raw), so it stays above 0. Gradient: w_i (1 + beta (x_i - y)), dense, sums to
     one, negative for cells far below the output.
 
+    Departs from the authors' code on the CPU, which weights by the sum of e^x over channels and clamps the
+    result at 0: on noise of 3 channels 19 % of the outputs are negative here, and the two differ by 74 %.
+
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:

@@ -118,7 +118,9 @@ class WaveletPool2d(CellPool2d):
     three high-pass bands too, loses nothing, and maps the 4 C channels back to C by a learnt 1x1
     convolution; the gain is then learnt. The gradient is the transposed filter, dense.
 
-    Edges: H' = ceil(H/2), by ``wavelet_bands2d``: opposite edges meet, or the map is mirrored.
+    Edges: H' = ceil(H/2), by ``wavelet_bands2d``: opposite edges meet, or the map is mirrored. The authors'
+    code pads zeros and takes floor(H/2): a constant 1 is 2 inside, but for order 2 1.32 at the first edge and
+    2.18 at the last.
 
     Args:
         stride: 2, that of the transform.
