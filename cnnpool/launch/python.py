@@ -83,9 +83,7 @@ def train(
         job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
     check.check(job.settings)
     if job.settings["trainer"]["fast_dev_run"]:
-        raise ValueError(
-            "trainer.fast_dev_run writes no results to return: use cnnpool train, or Trainer's own"
-        )
+        raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
     recipe = Recipe(**job.settings["fit"])
     if (found := finished(job)) is not None:
         return found
