@@ -58,7 +58,7 @@ def from_tensors(
         ValueError: if images are not uint8 (N, C, H, W), or labels do not fit them.
     """
     parts = {"train": train, "test": test} | ({"val": val} if val else {})
-    splits = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
+    splits: dict[str, Any] = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 
     class Tensors(Source):
