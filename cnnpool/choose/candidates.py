@@ -1,9 +1,9 @@
 """Candidates of a study and their trainings: all share one network, data set and recipe."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,15 @@ def overrides_of(label: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Network:
-    """The network, data and recipe that all candidates share; ``overrides`` are as typed."""
+    """The network, data and recipe that all candidates share; ``overrides`` are as typed.
+
+    ``spared`` take out the probes that decide nothing.
+    """
 
     overrides: tuple[str, ...] = ()
     config_dir: Path | None = None
     config_name: str = "train"
+    spared: tuple[str, ...] = ()
     first_seed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -53,8 +57,6 @@ class Network:
                 )
             elif key.partition(".")[0] == "hydra":
                 why = "the runs of a study lie in its own folder, see choose.out"
-            elif key == "overwrite":
-                why = "a study goes on from its finished runs; begin another by choose.out="
             elif key == "seed" and not (type(seed := override.value()) is int and 0 <= seed < 2**31):
                 why = "seed is that of the first round, a whole number of at least 0"
             else:
@@ -63,10 +65,17 @@ class Network:
                 continue
             raise ValueError(f"{line}: {why}")
 
+    def needing(self, probes: Collection[str]) -> "Network":
+        """The same without the probes that decide nothing, unless the user named some."""
+        if any(line.lstrip("+~").partition("=")[0].partition(".")[0] == "probe" for line in self.overrides):
+            return self
+        spare = [f"~probe.{name}" for name in self.checked("max")["probe"] if name not in probes]
+        return replace(self, spared=tuple(spare))
+
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
         folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
-        lines = [*DEFAULTS, *own, *overrides_of(label), *more]
+        lines = [*DEFAULTS, *self.spared, *own, *overrides_of(label), *more]
         lines += [f"seed={','.join(map(str, seeds))}", f"out='{folder}'"]
         try:
             found = jobs_of(Request(lines, True, self.config_dir, self.config_name))

@@ -5,9 +5,11 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from cnnpool.choices import is_published
 from cnnpool.choose import page
 from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Batch, Clock, Driver
@@ -17,8 +19,9 @@ from cnnpool.choose.study import Study, View
 from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
 from cnnpool.quantity import Quantity, find
-from cnnpool.registry import did_you_mean, lookup, nearest
+from cnnpool.registry import KEEP, did_you_mean, lookup, nearest
 from cnnpool.report.measure import SHORT, Measure
+from cnnpool.report.pairwise import margin_of
 from cnnpool.run_folder.identity import asked
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.system.atomic import write_bytes
@@ -68,8 +71,14 @@ def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
 
 def prepare(options: Options, network: Network) -> Study:
     """Make the study and its folder, after all checks that need no run."""
+    first = network.checked(options.pools[0])
+    if is_published(first) and KEEP not in options.pools:
+        options = replace(options, pools=(KEEP, *options.pools))
+    metric, cost = measures_of(options, first)
+    network = network.needing({one.key.partition(".")[0] for one in (metric, cost)})
     settings = [network.checked(label) for label in options.pools]
-    metric, cost = measures_of(options, settings[0])
+    if options.margin != "0" and margin_of(options.margin, metric, 0.0) is None:
+        raise ValueError(f"choose.margin={options.margin}: {metric.title} has no best value; give a number")
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
     folder = Path(options.out) if options.out else network.home()
@@ -125,7 +134,7 @@ def read_images(study: Study) -> None:
     """Read the images once, so that decoding does not use up the budget, and warn if they are few."""
     from cnnpool import data
 
-    settings, metric, margin = study.settings, study.metric, study.options.margin
+    settings, metric = study.settings, study.metric
     # The machines of a cluster read images themselves.
     if settings.get("launch", {}).get("name", "local") not in ("local", "processes"):
         return
@@ -138,10 +147,9 @@ def read_images(study: Study) -> None:
         return
     words, split, remedy = splits[metric.key]
     images = len(split.labels)
-    if images < FEW_IMAGES or 0 < images * margin < 1:
+    if images < FEW_IMAGES:
         study.warnings = (
-            f"{images} {words} images decide: one of them is {100 / images:.2f} points of accuracy, the "
-            f"margin is {100 * margin:.2f} points; {remedy}",
+            f"{images} {words} images decide: one of them is {100 / images:.2f} points of accuracy; {remedy}",
         )
 
 

@@ -33,14 +33,15 @@ Passed = Annotated[FiniteFloat, Ge(0)]
 class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     """The design of a study, which must not change on resuming, and the time it has taken.
 
-    ``rounds`` and ``resolution`` are known after the first round. All ``sessions`` of the command took
-    ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
+    ``rounds``, ``resolution`` and ``margin`` are known after the first round. All ``sessions`` of the command
+    took ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
     """
 
     folder: Path = Field(exclude=True)
     design: Mapping[str, Any]
     rounds: Annotated[int, Ge(FIRST_ROUND), Le(MOST_ROUNDS)] | None = None
     resolution: Annotated[float, Ge(0), Le(1)] = 0.0
+    margin: Annotated[float, Ge(0)] = 0.0
     spent_s: Seconds = 0.0
     batch_s: Seconds = 0.0
     batch_runs: Count = 0
@@ -135,8 +136,7 @@ class Live:
         """The table of the candidates, as every page shows it."""
         labels = self.candidates[0].cells
         rows = [[math.nan if x is None else x for x in row] for row in self.intervals]
-        place, known = min(2, len(self.candidates) - 1), any(not math.isnan(row[0]) for row in rows)
-        plots = {place: drawn("mean and interval", rows)} if known else {}
+        plots = {min(2, len(self.candidates) - 1): drawn("mean and interval", rows)} if rows else {}
         own = styles(labels)
         colours = [css(own[label]) for label in labels]
         return Sheet(self.candidates, drawn=plots, colours=colours, faint=[not left for left in self.left])

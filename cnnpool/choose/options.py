@@ -9,6 +9,7 @@ from annotated_types import Ge, Le, MinLen
 
 from cnnpool.cli_parser import plain
 from cnnpool.registry import check_fields, did_you_mean, options_of
+from cnnpool.report.pairwise import MARGIN, as_margin
 
 UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_ROUNDS = 200
@@ -25,7 +26,9 @@ class Options:
         pools: candidates: operators by name, with options as in max+kernel_size=3, at least two.
         metric: accuracy (on the validation images, where there are any), consistency, worst_shift, or the
             dotted key of a number in results.json.
-        margin: largest difference that does not matter, in the metric's unit: 0.005 is half a point.
+        margin: largest difference that does not matter: a share of the errors of the baseline (keep where the
+            network exists already, else the first candidate) in its first run, or a number in the metric's
+            unit: 0.005 is half a point.
         rounds: the most seeds of each candidate; fewer are planned if the budget is short.
         cost: by which the cheapest candidate that is not worse is found: flops, parameters, memory, time, or
             the dotted key of a number in results.json of which less is better.
@@ -37,7 +40,7 @@ class Options:
     budget: str = "1h"
     pools: Annotated[tuple[str, ...], MinLen(2)] = ("max", "avg", "blur", "max_blur", "strided", "conv_pool")
     metric: str = "accuracy"
-    margin: Annotated[float, Ge(0), Le(1)] = 0.005
+    margin: str = MARGIN
     rounds: Annotated[int, Ge(3), Le(MOST_ROUNDS)] = 50
     cost: str = "flops"
     limit: Annotated[float, Ge(1), Le(10**6)] | None = None
@@ -47,6 +50,11 @@ class Options:
     def __post_init__(self) -> None:
         check_fields(self, "choose")
         duration(self.budget)
+        if self.margin != "0":
+            try:
+                as_margin(self.margin)
+            except ValueError as error:
+                raise ValueError(f"choose.margin={error}") from None
         same = sorted({one for one in self.pools if self.pools.count(one) > 1})
         if same:
             raise ValueError(f"choose.pools names {same[0]} more than once")
@@ -68,8 +76,8 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
             raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
         values[key] = split(text) if key in LISTS else plain(text)
     # A bare number is not a duration, and is refused as one.
-    if "budget" in values:
-        values["budget"] = str(values["budget"])
+    for key in {"budget", "margin"} & values.keys():
+        values[key] = values[key] if isinstance(values[key], str) else f"{values[key]:g}"
     return Options(**values)
 
 

@@ -19,11 +19,12 @@ from cnnpool.choose.ledger import Live
 from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
 from cnnpool.quantity import fraction
+from cnnpool.registry import KEEP
 from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import ran
 from cnnpool.report.measure import ACCURACY, Measure
 from cnnpool.report.notes import learned_nothing
-from cnnpool.report.page import Sheet, rendered
+from cnnpool.report.page import Sheet, figures, rendered
 from cnnpool.report.plots import Plot, plot
 from cnnpool.report.plots.choices import Forest, dots
 from cnnpool.report.plots.panels import styles
@@ -182,7 +183,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         "choose.jinja",
         title=f"Downsampling{where}, by {study.metric.title}",
         **{"study": study, "view": view, "rounds": rounds, "first_round": FIRST_ROUND},
-        groups=[("values", "Values", plots)] if plots else [],
+        groups=figures(plots),
         verdict=verdict(study, ending),
         next=shlex.join(next_command(study, ending)),
         candidates=snapshot(study, view).sheet,
@@ -194,7 +195,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         runs=len(runs),
         counted=int(np.isfinite(view.values).sum()),
         whole=len(study.arms) * view.done,
-        margin=_amount(study, study.options.margin),
+        margin=_amount(study, study.ledger.margin),
         provenance=_provenance(study, runs),
         command=shlex.join(ending.command),
     )
@@ -216,23 +217,34 @@ def verdict(study: Study, ending: Ending) -> str:
     ended = f"The study ended after {rounds(view.done, 'complete')}: {ENDS[ending.reason]}."
     if place is not None:
         return f"Recommended: {study.arms[place].label}. {_reason(study, view, place)} {ended}"
-    if not view.active:
-        return f"No winner: keep what you have. {ended}"
+    if not view.active or not view.done:
+        return f"No verdict: {'nothing ran to its end' if view.active else 'no candidate is left'}. {ended}"
     left = ", ".join(study.arms[i].label for i in order(view) if i in view.active)
     remedy = "Choose another choose.out with more time or choose.rounds"
     if ending.reason == "budget":
         remedy = "Raise choose.budget, which goes on from here"
     return (
-        f"No winner: keep what you have. Not told apart: {left}. {ended} {_missing(study, view)} {remedy}, "
+        f"{_advice(study, view)} Not told apart: {left}. {ended} {_missing(study, view)} {remedy}, "
         "or choose a larger choose.margin if so small a difference does not matter."
     )
 
 
+def _advice(study: Study, view: View) -> str:
+    """The candidate to take all the same, and how far it may be behind."""
+    place = max(view.active, key=lambda i: _mean(view.values[i]))
+    name, loss = study.arms[place].label, view.state.loss[place]
+    said = f"Which is best is not shown. If you must choose: {name}, which has the highest mean"
+    if not math.isfinite(loss):
+        return f"{said} so far; how far it may be behind is not known yet."
+    return f"{said}; with 95 % it is at most {_amount(study, loss)} behind the best."
+
+
 def next_command(study: Study, ending: Ending) -> list[str]:
-    """The next command to type: train the recommended candidate, or continue; empty if neither helps."""
+    """The next command: train the recommended or advised candidate, or continue; empty if none helps."""
     view = ending.view
-    if view.recommended is not None:
-        arm = study.arms[view.recommended]
+    place = view.recommended if view.recommended is not None or ending.reason == "budget" else best(view)
+    if place is not None:
+        arm = study.arms[place]
         own = [line for line in arm.network.overrides if not line.startswith(("seed=", "out=", "launch"))]
         files = [] if arm.network.config_dir is None else ["--config-dir", str(arm.network.config_dir)]
         files += ["--config-name", arm.network.config_name] * (arm.network.config_name != "train")
@@ -263,11 +275,13 @@ def _reason(study: Study, view: View, place: int) -> str:
     if left == 1:
         out = ", or is out" if view.out else ""
         return f"Every other candidate is shown to be {DROPPED}{out}."
-    margin = _amount(study, study.options.margin)
+    margin = _amount(study, study.ledger.margin)
     message = f"Of {left} candidates left, {name} is shown to lose less than {margin} against every other"
     leader = best(view)
     if leader is not None and leader != place:
         message += f"; {study.arms[leader].label} has the highest mean"
+    if study.arms[place].label == KEEP:
+        return f"{message}: the network as it is will do."
     if not view.costs_known:
         return (
             f"{message}. Of those for which this is shown, it has the best mean; their {study.cost.title} is "
@@ -311,7 +325,7 @@ def _needed(study: Study, view: View) -> float:
 
 def _forecast(study: Study, view: View, s: Summary) -> float:
     """Rounds, if planned so, that would decide at these means and spread; NaN unknown, infinity too many."""
-    gap = max(s.mean, study.options.margin - s.mean)
+    gap = max(s.mean, study.ledger.margin - s.mean)
     if s.n < FIRST_ROUND or not s.sd > 0 or gap <= 0:
         return math.nan
     planned = np.arange(max(view.done + 1, FIRST_ROUND), MOST + 1)

@@ -13,8 +13,9 @@ from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
 from cnnpool.choose.rounds import FIRST_ROUND, Array, Rule, State, recommend, replay
 from cnnpool.quantity import numbers
-from cnnpool.registry import did_you_mean
+from cnnpool.registry import KEEP, did_you_mean
 from cnnpool.report.measure import Measure
+from cnnpool.report.pairwise import margin_of
 from cnnpool.run_folder.results import Results
 
 FINEST = 10**7  # A metric with a resolution finer than one over this is treated as continuous
@@ -56,6 +57,7 @@ class View:
     active: tuple[int, ...]
     costs: tuple[float, ...]
     finished: str
+    keep: int | None = None  # The network as it is
 
     @property
     def done(self) -> int:
@@ -67,9 +69,11 @@ class View:
 
     @property
     def recommended(self) -> int | None:
-        """The recommended candidate: the only one left, or the cheapest shown not to be worse; else None."""
+        """The only one left, or of those shown not to be worse ``keep``, else the cheapest; None if none."""
         if len(self.active) == 1:
             return self.active[0]
+        if self.keep in self.state.not_worse:
+            return self.keep
         costs = self.costs if self.costs_known else [0.0] * len(self.costs)
         return recommend(self.state, self.values, costs) if self.active else None
 
@@ -97,7 +101,7 @@ def view(study: Study) -> View:
     rule = Rule(
         candidates=len(study.arms),
         rounds=study.ledger.rounds or FIRST_ROUND,
-        margin=study.options.margin,
+        margin=study.ledger.margin,
         resolution=study.ledger.resolution,
     )
     # Without a plan there is no level for a look.
@@ -110,18 +114,28 @@ def view(study: Study) -> View:
         ended = finished and not (len(active) == 1 and not state.finished)
         if ended or done == most or not np.isfinite(values[list(active), done]).all():
             break
-    return View(values[:, :done], state, out, active, costs, finished)
+    keep = next((i for i in active if study.arms[i].label == KEEP), None)
+    return View(values[:, :done], state, out, active, costs, finished, keep)
 
 
 def plan(study: Study, seen: View) -> None:
-    """Fix the number of rounds, from time alone, and the metric's resolution, before the first look."""
+    """Fix the rounds, from time alone, the metric's resolution and the margin, before the first look."""
     ledger = study.ledger
     if ledger.rounds is not None or not seen.done:
         return
     affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
     ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
     ledger.resolution = _step(study) or resolution(seen.values[np.isfinite(seen.values)])
+    ledger.margin = _margin(study, seen)
     ledger.save()
+
+
+def _margin(study: Study, seen: View) -> float:
+    """``choose.margin`` in the metric's unit, by the errors of the first candidate that ran."""
+    if study.options.margin == "0":
+        return 0.0
+    first = next(value for value in seen.values[:, 0].tolist() if math.isfinite(value))
+    return margin_of(study.options.margin, study.metric, study.metric.sense * first) or 0.0
 
 
 def _step(study: Study) -> float:
@@ -185,6 +199,7 @@ def run_s(study: Study) -> float:
     first = [one for arm in study.arms for one in arm.runs([study.first_seed]).values()]
     walls = [wall for one in first if (wall := one.measured.get("cost", {}).get("wall_s")) is not None]
     if not walls:
-        return study.ledger.run_s(1.0)
+        # None ended: one takes longer than all of the time so far.
+        return study.ledger.run_s(max(1.0, study.ledger.batch_s))
     wall = float(np.median(walls))
     return min(study.ledger.run_s(wall), wall)

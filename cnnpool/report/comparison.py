@@ -80,8 +80,8 @@ def compare(
     for one in wanted:
         if not _measured(one, kept):
             raise ValueError(f"--metric {one.key}: no run has it; {did_you_mean(one.key, known)}")
-        if margin is not None and margin_of(margin, one, 0.0) is None:
-            raise ValueError(f"--margin {margin}: {one.title} has no best value; give a number in its unit")
+        if margin is not None:
+            _check_margin(margin, one)
     chosen, *also = wanted or [measure("", quantities)]
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
@@ -96,6 +96,15 @@ def compare(
     said = foreign.understood([choice.runs for choice in choices], [one.key for one in wanted])
     found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
     return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
+
+
+def _check_margin(margin: str | float, one: Measure) -> None:
+    try:
+        known = margin_of(margin, one, 0.0) is not None
+    except ValueError as error:
+        raise ValueError(f"--margin {error}") from None
+    if not known:
+        raise ValueError(f"--margin {margin}: {one.title} has no best value; give a number in its unit")
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:

@@ -12,6 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -140,17 +141,21 @@ def margin_of(asked: str | float, metric: Measure, baseline: float) -> float | N
 
     Errors are the distance to the best possible value: None for a metric that has none.
     """
-    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(asked).strip())
-    try:
-        margin = float(share[1]) / 100 if share else float(asked)
-    except ValueError:
-        margin = math.nan
-    if not 0 < margin < math.inf:
-        raise ValueError(f"--margin {asked}: not a positive number, nor a share of errors such as {MARGIN}")
+    number, is_share = as_margin(asked)
+    if not is_share:
+        return number
     best = metric.quantity.range[1 if metric.sense > 0 else 0] if metric.sense else None
-    if share:
-        return None if best is None else margin * abs(best - baseline)
-    return margin
+    return None if best is None else number * abs(best - baseline)
+
+
+def as_margin(asked: str | float) -> tuple[float, bool]:
+    """A margin as a number, and whether it is a share of errors; a ValueError for what is neither."""
+    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(asked).strip())
+    with suppress(ValueError):
+        number = float(share[1]) / 100 if share else float(asked)
+        if 0 < number < math.inf:
+            return number, bool(share)
+    raise ValueError(f"{asked}: not a positive number, nor a share of errors such as {MARGIN}")
 
 
 def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:

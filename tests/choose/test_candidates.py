@@ -85,7 +85,7 @@ def test_options_are_read_from_the_command_line():
     asked += ["choose.limit=1.5"]
     options = parse([*asked, "choose.tune=fit.lr:[0.01,0.1],fit.weight_decay:[0,0.1]"], DEFAULTS)
     assert options.pools == ("max", "avg+kernel_size=3")
-    assert (options.margin, options.rounds, options.limit) == (0.001, 5, 1.5)
+    assert (options.margin, options.rounds, options.limit) == ("0.001", 5, 1.5)
     assert tries(options.tune) == {"fit.lr": ["0.01", "0.1"], "fit.weight_decay": ["0", "0.1"]}
 
 
@@ -94,7 +94,10 @@ def test_options_are_read_from_the_command_line():
     [
         ("choose.pools=max", "choose.pools must be a list, each a text, at least 2 of them, got"),
         ("choose.pools=max,avg,max", "choose.pools names max more than once"),
-        ("choose.margin=5", "choose.margin must be a number from 0 to 1, got 5"),
+        (
+            "choose.margin=-5",
+            "choose.margin=-5: not a positive number, nor a share of errors such as 10%",
+        ),
         ("choose.tune=fit.lr", "choose.tune=fit.lr: give a key and two values or more"),
         ("choose.tune=fit.lr:[0.1]", "give a key and two values or more"),
         ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),

@@ -19,7 +19,7 @@ def flat(pool, seed, settings):
 
 
 def test_no_round_is_begun_that_will_not_end_within_the_budget(make_study, bench, drive):
-    study = make_study(budget="60s", margin=0.0)
+    study = make_study(budget="60s", margin="0")
     study.ledger.batch_s, study.ledger.batch_runs = 100.0, 4
     assert fits(study, 2)
     study.ledger.spent_s = 15.0
@@ -29,7 +29,7 @@ def test_no_round_is_begun_that_will_not_end_within_the_budget(make_study, bench
 
 
 def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make_study, bench):
-    study, tried = make_study(margin=0.0, pools=("max", "avg", "strided")), []
+    study, tried = make_study(margin="0", pools=("max", "avg", "strided")), []
 
     def slow(pool, seed, settings):
         tried.append(seed)
@@ -82,13 +82,13 @@ def test_every_candidate_tries_the_same_values_on_a_seed_of_its_own(make_study, 
             flat(pool, seed, settings) - (0.1 if str(settings["fit"]["lr"]) != best[pool] else 0)
         )
     )
-    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin=0.0)
+    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin="0")
     drive(study, runs)
     assert [arm.tuned for arm in study.arms] == [("fit.lr=0.03",), ("fit.lr=0.003",)]
     assert runs.ran[:6] == [("max", 1_000_000)] * 3 + [("avg", 1_000_000)] * 3
     assert "max+fit.lr=0.03" in str(study.arms[0].home)
     again = bench(flat)
-    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin=0.0)
+    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin="0")
     drive(study, again)
     assert not again.ran
 
@@ -152,7 +152,7 @@ def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
 
 
 def test_a_terminal_gets_a_bar_of_the_runs_of_each_round(make_study, bench, monkeypatch):
-    made, study, stream = [], make_study(margin=0.0, rounds=3), Terminal()
+    made, study, stream = [], make_study(margin="0", rounds=3), Terminal()
     monkeypatch.setattr(command, "Progress", lambda *words: made.append(Progress(*words)) or made[-1])
     with Display(study, stream) as screen, Clock(study) as clock:
         Driver(study, clock, screen.show, bench(flat)).drive()

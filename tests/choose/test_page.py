@@ -21,7 +21,7 @@ def accuracy(pool, seed, settings):
 
 @pytest.fixture
 def written(make_study, bench, drive):
-    study = make_study(pools=("max", "avg", "strided", "subsample"), rounds=7, margin=0.001)
+    study = make_study(pools=("max", "avg", "strided", "subsample"), rounds=7, margin="0.001")
     found, reason, _ = drive(study, bench(accuracy))
     ending = page.Ending(found, reason, ["cnnpool", "choose", "choose.pools=max,avg"])
     page.write(study, ending)
@@ -33,7 +33,8 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     text = (folder / "choose.md").read_text()
     assert ending.view.recommended is None
     assert text.startswith("# Downsampling for convnet on digits, by val accuracy")
-    assert re.search(r"No winner: keep what you have. Not told apart: (max, avg|avg, max)\. The study", text)
+    advice = r"at most \d\.\d\d points behind the best\. Not told apart: (max, avg|avg, max)\. The study"
+    assert re.search(advice, text)
     assert "Missing: about" in text and "Choose another choose.out with more time or choose.rounds" in text
     drop = ending.view.state.drops[0]
     said = f"after round {drop.round}: no better than the best, shown by {study.arms[drop.than].label}, "
@@ -44,7 +45,7 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     assert "cnnpool choose choose.pools=max,avg" in text
     assert "|" in text and (folder / "values.png").exists()
     html = (folder / "choose.html").read_text()
-    assert html.startswith("<!doctype html>") and "No winner" in html
+    assert html.startswith("<!doctype html>") and "If you must choose: " in html
     lines = (folder / "runs.csv").read_text().splitlines()
     assert lines[0].startswith("candidate,seed,round,counted,val.accuracy,test.accuracy")
     assert len(lines) - 1 == int(np.isfinite(ending.view.values).sum())
@@ -79,7 +80,7 @@ def test_runs_that_learned_nothing_are_told_as_a_risk_of_their_candidate(written
 def test_a_study_that_ended_early_claims_nothing(make_study, bench):
     study = make_study()
     for said, counted in (
-        ("No winner: keep what you have.", "0 finished, 0 of them in 0 complete rounds"),
+        ("No verdict: nothing ran to its end.", "0 finished, 0 of them in 0 complete rounds"),
         (
             "tests begin with round 3. Raise choose.budget, which goes on",
             "2 finished, 2 of them in 1 complete round\n",

@@ -26,7 +26,7 @@ def test_the_worse_candidate_is_dropped_and_the_better_recommended(make_study, b
 def test_a_dropped_candidate_is_trained_no_more(make_study, bench, drive):
     levels = {"max": 0.9, "avg": 0.9, "subsample": 0.5}
     runs = bench(lambda pool, seed, _: levels[pool] + 0.01 * math.sin(5 * seed + 3 * len(pool)))
-    study = make_study(pools=("max", "avg", "subsample"), margin=0.0)
+    study = make_study(pools=("max", "avg", "subsample"), margin="0")
     found, reason, _ = drive(study, runs)
     ended = {drop.candidate: drop.round for drop in found.state.drops}[2]
     assert ended < found.done and reason == "all rounds"
