@@ -48,11 +48,24 @@ class Choice:
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """The keys to group by if none are given: pool, readout and model where they differ, else pool."""
+    """The keys to group by if none are given: pool, readout and model where they differ, else pool.
+
+    Settings of the training are added that tell apart runs of one seed, as in a sweep over ``fit.lr``.
+    """
     if others := logged(runs):
         return list(others[0].by)
     rooms = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
-    return rooms or ["pool"]
+    alike: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault((str(run.seed), *(frozen(run, key) for key in rooms)), []).append(run)
+    swept = [key for same in alike.values() for key in _trained_by(same)]
+    return [*(rooms or ["pool"][: not swept]), *dict.fromkeys(swept)]
+
+
+def _trained_by(runs: Sequence[Run]) -> list[str]:
+    """The settings of the training in which ``runs`` differ."""
+    keys = {key for run in runs for key in run.settings if key.startswith(("fit.", "trainer."))}
+    return sorted(key for key in keys.difference(EFFECTS) if len({frozen(run, key) for run in runs}) > 1)
 
 
 def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:

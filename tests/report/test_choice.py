@@ -52,8 +52,17 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     said = r"two runs of 'max' with seed 3: .*/a and .*/b; they differ in .*fit.lr.* \(fit.lr: 0.01 or 0.1\)"
     advice = ".*--where fit.lr=0.1, or tell them apart by --by pool,fit.lr"
     with pytest.raises(ValueError, match=said + advice):
-        labels(shelf)
+        labels(shelf, "pool")
     assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
+
+
+def test_a_sweep_over_a_setting_of_the_training_is_grouped_by_it(shelf):
+    for rate in (0.01, 0.1):
+        for seed in (0, 1):
+            shelf.put(f"{rate}/{seed}", seed=seed, fit={"epochs": 5, "optimizer": "adamw", "lr": rate})
+    assert labels(shelf) == ["fit.lr=0.01", "fit.lr=0.1"]
+    shelf.put("avg", seed=0, pool={"name": "avg"}, fit={"epochs": 5, "optimizer": "adamw", "lr": 0.1})
+    assert labels(shelf) == ["avg / fit.lr=0.1", "max / fit.lr=0.01", "max / fit.lr=0.1"]
 
 
 def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
