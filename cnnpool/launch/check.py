@@ -54,6 +54,8 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
         elif room in settings and room not in ("fit", "trainer", "launch"):
             yield room, room, settings[room]
     for stage, spec in own_operators(settings).items():
+        if spec == {"name": "inherit"}:
+            continue
         common = settings["pool"] if spec.get("name") == "inherit" else {}
         yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
 
