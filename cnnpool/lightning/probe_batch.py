@@ -12,7 +12,6 @@ from torch import Tensor
 from cnnpool.probe.base import ends_of
 
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
-INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 # Of an object in memory, and where a function is written in a file.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(, file .*?, line \d+)?")
 UNPACK = "pass unpack=, a function from a batch to (images, labels)"
@@ -31,15 +30,17 @@ def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"images must be a floating-point tensor (N, C, H, W), got {described(images)}: {UNPACK}"
         )
-    whole = isinstance(labels, Tensor) and labels.dtype in INTEGERS
+    whole = isinstance(labels, Tensor) and labels.dtype != torch.bool
+    whole = whole and not (labels.is_floating_point() or labels.is_complex())
     if not whole or labels.shape != images.shape[:1]:
         raise ValueError(
             f"labels must be one class index per image, integers (N,), got {described(labels)} for "
             f"{len(images)} images: {UNPACK}"
         )
+    labels = labels.long()
     if len(labels) and labels.min() < 0:
         raise ValueError(f"labels must be class indices >= 0, got {int(labels.min())}: {UNPACK}")
-    return images, labels.long()
+    return images, labels
 
 
 def mixed(labels: Any) -> bool:

@@ -1,6 +1,7 @@
 """Any probe as a callback: measured at the end of an epoch, logged by the Trainer's loggers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,10 @@ from cnnpool.lightning import probe_batch
 from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, described, measurable
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.base import Result, Stages, examined, scalars
+from cnnpool.quantity import Quantity
+from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import named_stages, stages_of
+from cnnpool.surgery.trace import FunctionalPooling, dry_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +41,7 @@ class ProbeCallback(Callback):
         probe: e.g. ``cnnpool.probe.LieDerivative()``.
         samples: images of the probe batch, >= 1.
         every_epochs: measure after every this many epochs, >= 1.
+        quantities: names of those to log, such as ``("zero_fraction",)``; None: all.
         stages: dotted names of the downsampling modules, or the modules by name; None: found by a dry run,
             as in ``cnnpool.swap``.
         network: from the LightningModule to the module that turns images into logits; None: itself.
@@ -60,6 +65,7 @@ class ProbeCallback(Callback):
         *,
         samples: int = 128,
         every_epochs: int = 1,
+        quantities: Sequence[str] | None = None,
         stages: Sequence[str] | Stages | None = None,
         network: Network | None = None,
         unpack: Unpack = probe_batch.first_two,
@@ -70,6 +76,7 @@ class ProbeCallback(Callback):
         if every_epochs < 1:
             raise ValueError(f"every_epochs must be at least 1, got {every_epochs}")
         self.probe = probe
+        self.quantities = chosen(probe, quantities)
         self.every_epochs = every_epochs
         self.stages = stages
         self.network = network
@@ -91,7 +98,7 @@ class ProbeCallback(Callback):
     def values(self) -> dict[str, float]:
         """The numbers of ``latest`` by tag, e.g. ``gradient/zero_fraction/<stage>``."""
         section = self.probe.section
-        return scalars([one.below(section) for one in self.probe.quantities], {section: self.latest})
+        return scalars([one.below(section) for one in self.quantities], {section: self.latest})
 
     def figures(
         self, network: nn.Module, stages: Stages, batch: Batch, result: Mapping[str, Any]
@@ -205,6 +212,8 @@ class ProbeCallback(Callback):
         with torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
             images = trainer.precision_plugin.convert_input(images[:2].clone().to(module.device))
             network = self.network(module) if self.network else module
+            if self.stages is None:
+                warn_of_calls(type(self).__name__, network, images)
             check(self.probe, network, lambda: self._stages(network, images), images, labels.clone())
 
     def _measure(self, trainer: Trainer, module: LightningModule) -> None:
@@ -235,6 +244,31 @@ class ProbeCallback(Callback):
         """Put the values where EarlyStopping and ModelCheckpoint read them; ``log`` would round them."""
         metrics = {tag: torch.tensor(value, dtype=torch.float64) for tag, value in self.values.items()}
         trainer.callback_metrics.update(metrics)
+
+
+def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
+    """The quantities of ``probe`` of these names, their keys without the stage; else a ValueError."""
+    if names is None:
+        return list(probe.quantities)
+    known: dict[str, list[Quantity]] = {}
+    for one in probe.quantities:
+        parts = [part for part in one.key.split(".") if part not in ("stages", "<stage>", "<px>")]
+        known.setdefault(".".join(parts), []).append(one)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"quantities: {probe.section} has no {name!r}; {did_you_mean(name, known)}")
+    return [one for name in names for one in known[name]]
+
+
+def warn_of_calls(name: str, network: nn.Module, images: Tensor) -> None:
+    """Say before the training that pooling by function calls is not measured."""
+    functional = FunctionalPooling(network)
+    with suppress(ValueError):
+        dry_run(network, images[:1], functional)
+        if functional.calls:
+            rank_zero_warn(
+                f"{name} measures modules, not {functional}: cnnpool.as_modules(model) makes modules of them"
+            )
 
 
 def check(

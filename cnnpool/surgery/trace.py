@@ -296,6 +296,9 @@ def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[
     calling = {where for _, where in functional.calls}
     known = {target.module for target in seen if target.kind}
     known |= {module for module, name in functional.names.items() if name in calling}
+    # Without padding a convolution loses a border.
+    convolutions = [target for target in seen if isinstance(target.module, CONVOLUTION)]
+    known |= {c.module for c in convolutions if c.inputs[0].shape[2:] != c.outputs[0].shape[2:]}
     names = []
     for target in seen:
         before, after = target.inputs[0], target.outputs[0]

@@ -3,13 +3,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.nn import functional as F
 
 from cnnpool import probe
 from cnnpool.lightning import Aliasing, Cost, GradientRouting, ProbeCallback, ShiftInvariance
-from cnnpool.lightning.probe_batch import BatchCollector
+from cnnpool.lightning.probe_batch import BatchCollector, measurable
 from cnnpool.lightning.probe_callback import log_figure
 
 
@@ -144,3 +147,40 @@ def test_numbers_out_of_range_are_refused():
     for option in ("samples", "every_epochs"):
         with pytest.raises(ValueError, match=f"{option} must be"):
             ProbeCallback(probe.Aliasing(), **{option: 0})
+
+
+def test_chosen_quantities_alone_are_logged_and_watched(train):
+    callback = GradientRouting(every_epochs=2, quantities=("zero_fraction",))
+    tag = "gradient/zero_fraction/network_3"
+    watch = EarlyStopping(tag, patience=4, check_on_train_epoch_end=True, strict=False)
+    trainer, _ = train(callback, watch, max_epochs=20, limit_train_batches=1)
+    assert callback.values.keys() == {tag, "gradient/zero_fraction/network_5"}
+    # The first value comes after epoch 2; unchanged or not smaller in 4 epochs, it ends the training.
+    assert 2 + 4 <= trainer.current_epoch <= 20 and watch.wait_count <= 4
+    with pytest.raises(ValueError, match="quantities: gradient has no 'zeros'; choose from"):
+        GradientRouting(quantities=("zeros",))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint64])
+def test_labels_of_any_integers_are_taken(dtype):
+    images, labels = measurable(torch.rand(3, 1, 4, 4), torch.tensor([0, 2, 1]).to(dtype))
+    assert labels.dtype == torch.int64 and labels.tolist() == [0, 2, 1] and len(images) == 3
+
+
+def test_pooling_by_calls_is_named_before_the_first_step(train):
+    class Calls(nn.Module):
+        def forward(self, x):
+            return F.max_pool2d(x, 2)
+
+    def change(module):
+        module.network[3] = Calls()
+        return module
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(GradientRouting(), change=change, max_epochs=1)
+    seen = [str(one.message) for one in caught if "as_modules" in str(one.message)]
+    assert seen == [
+        "GradientRouting measures modules, not 1 call of max_pool2d in network.3: "
+        "cnnpool.as_modules(model) makes modules of them"
+    ]

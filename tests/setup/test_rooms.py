@@ -51,7 +51,7 @@ ROOMS = {
     "json_text": "pydantic",
     "run_folder": "annotated_types filelock numpy torch yaml .json_text .quantity .system",
     "system": "filelock torch tqdm",
-    "lightning": "lightning matplotlib torch torchmetrics .explain .probe .surgery",
+    "lightning": "lightning matplotlib torch torchmetrics .explain .probe .quantity .registry .surgery",
     "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
     "surgery": f"torch .pool .readout .registry {BASES}",
     "inspection": (
