@@ -57,18 +57,7 @@ MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, er
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
     if arguments is None:
-        if "_ARGCOMPLETE" in os.environ:
-            from cnnpool.completion import answer
-
-            modules = {name: _module(name) for name in COMMANDS if name != "train"}
-            answer({"train": train_parser, **{name: module.parser for name, module in modules.items()}})
-        streams = ignore_broken_pipes()
-        try:
-            main(sys.argv[1:])
-        except SystemExit as end:
-            if message := write_error(streams):
-                sys.stderr.write(f"error: standard output: {message}\n")
-            leave(end.code or int(bool(message)))
+        _from_shell()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
         sys.exit(0)
@@ -90,6 +79,25 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         fail(str(error))
     except OSError as error:
         fail(*explained(error))
+
+
+def _from_shell() -> NoReturn:
+    if "_ARGCOMPLETE" in os.environ:
+        from cnnpool.completion import answer
+
+        modules = {name: _module(name) for name in COMMANDS if name != "train"}
+        answer({"train": train_parser, **{name: module.parser for name, module in modules.items()}})
+    streams = ignore_broken_pipes()
+    try:
+        main(sys.argv[1:])
+    except SystemExit as end:
+        if message := write_error(streams):
+            sys.stderr.write(f"error: standard output: {message}\n")
+        status = end.code or int(bool(message))
+    if "cnnpool.launch.plugins" in sys.modules:
+        # The processes of a launcher such as joblib's end with the interpreter.
+        sys.exit(status)
+    leave(status)
 
 
 def explained(error: OSError) -> tuple[str, int]:
@@ -124,7 +132,7 @@ def train(arguments: list[str]) -> int:
     share_cores()
     try:
         with Signals():
-            from cnnpool.launch.compose import Request, jobs_of
+            from cnnpool.launch.compose import PluginChosen, Request, jobs_of
 
             request = Request(args.overrides, args.multirun, args.config_dir, args.config_name, args.max_jobs)
             if args.help or args.cfg or args.info:
@@ -139,7 +147,13 @@ def train(arguments: list[str]) -> int:
                 return 0
             from cnnpool.launch.sweep import run_all
 
-            return run_all(jobs_of(request))
+            try:
+                jobs = jobs_of(request)
+            except PluginChosen:
+                from cnnpool.launch.plugins import run_plugins
+
+                return run_plugins(request)
+            return run_all(jobs)
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         return stop.status

@@ -126,6 +126,8 @@ class TrainerFlags:
         sync_batchnorm: statistics of batch normalisation over all devices.
         inference_mode: validate and test in torch's inference mode; false: without gradients only.
         enable_model_summary: a table of the layers before training.
+        accelerator: cpu, gpu or mps; auto: a GPU where there is one.
+        fast_dev_run: try training, validation and test on a batch, or on so many; no probes, no files.
     """
 
     gradient_clip_val: AboveZero | None = None
@@ -142,6 +144,8 @@ class TrainerFlags:
     sync_batchnorm: bool = False
     inference_mode: bool = True
     enable_model_summary: bool = False
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
+    fast_dev_run: bool | Count = False
 
     def __post_init__(self) -> None:
         check_fields(self, "trainer")
@@ -159,10 +163,10 @@ REFUSED = {
     "deterministic": "use fit.deterministic",
     "devices": "use fit.devices",
     "enable_checkpointing": "a run keeps its own checkpoints",
-    "fast_dev_run": "use fit=smoke",
     "logger": "choose one by log=NAME",
     "max_epochs": "use fit.epochs",
     "max_steps": "use fit.max_steps",
+    "num_sanity_val_steps": "trainer.fast_dev_run=true tries training, validation and test on a batch first",
     "overfit_batches": "use data.limit",
     "plugins": "the run sets them",
     "precision": "use fit.precision",
@@ -203,13 +207,19 @@ class Csv(TensorBoard):
 
 @dataclass(frozen=True, kw_only=True)
 class Wandb(TensorBoard):
-    """Weights & Biases too; server, entity and key come from its environment variables alone.
+    """Weights & Biases too; server and key come from its environment variables alone.
 
     Args:
         project: that runs belong to.
+        entity: user or team that the project belongs to; null: the key's own.
+        tags: words to find runs by.
+        notes: a sentence on the run; null: none.
     """
 
     project: str = "cnnpool"
+    entity: str | None = None
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
 
     package: ClassVar[str] = "wandb"
     needs: ClassVar[str] = "a key in the environment variable WANDB_API_KEY, or WANDB_MODE=offline"

@@ -47,10 +47,14 @@ ROOMS = {
     "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
     "log": Room("loggers", ("cnnpool.recipe:LOGGERS",)),
 }
-SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")  # First parts of keys
+SECTIONS = (*ROOMS, "stage", "seed", "out", "overwrite", "objective", "experiment")  # First parts of keys
 OWN = {
     "seed": Option(Seed, 0, "of the weights, the order of the images, and all draws"),
     "out": Option(str, "outputs", "folder below which every run gets its own"),
+    "overwrite": Option(bool, False, "delete the run that is in the folder, finished or not, and train anew"),
+    "objective": Option(
+        str | tuple[str, ...], "val/accuracy", "number that hydra/sweeper optimises; a list for several"
+    ),
 }
 """Options that belong to no room."""
 

@@ -49,14 +49,15 @@ def train(
     out: Path,
     name: str,
     overrides: list[str],
-    logger: TensorBoard,
+    chosen: Sequence[TensorBoard],
     own: Own = Own(),
 ) -> Results | None:
     """Train, test and measure the network that ``settings`` describe, and write the run to ``out``.
 
     A stopped run goes on from its last checkpoint, bit-identical to an uninterrupted one. ``name`` is its
-    folder below the output root, ``overrides`` the command line. Returns the content of ``results.json``, or
-    None in all processes but the first; raises DivergedError, DamagedError (checkpoint), Stopped, ValueError.
+    folder below the output root, ``overrides`` the command line, ``chosen`` the logs beside TensorBoard.
+    Returns the content of ``results.json``, or None in all processes but the first; raises DivergedError,
+    DamagedError (checkpoint), Stopped, ValueError.
     """
     run = prepare(settings, recipe, out, name, overrides, own.classifier)
     # Imported late, so that missing data is reported without waiting for Lightning.
@@ -70,8 +71,8 @@ def train(
 
     start = resume(run)
     quieten()
-    chosen, given = (TensorBoard(), ()) if rank() else (logger, own.loggers)
-    with logging_to(chosen, run, given) as others, Signals() as signals, group_left():
+    logs, given = ((), ()) if rank() else (chosen, own.loggers)
+    with logging_to(logs, run, given) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
         loggers = [record, *others] if record else []
@@ -94,6 +95,21 @@ def train(
             )
         test(run, trainer)
         return conclude(run, trainer, saving, record, others) if record else None
+
+
+def try_out(settings: Settings, recipe: Recipe, own: Own = Own()) -> None:
+    """Lightning's ``fast_dev_run``: some batches of training, validation and test; no probes, no files."""
+    run = parts(settings, recipe, own.classifier)
+    # Imported late, like above.
+    from cnnpool.fit import callbacks
+    from cnnpool.fit.trainer import build_trainer, group_left, quieten
+
+    quieten()
+    with group_left():
+        chosen = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
+        trainer = build_trainer(recipe, TrainerFlags(**settings["trainer"]).given, chosen, [])
+        trainer.fit(run.classifier, datamodule=run.images)
+        trainer.test(run.classifier, datamodule=run.images, verbose=False)
 
 
 def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = None) -> "Run":

@@ -136,7 +136,8 @@ class Live:
         """The table of the candidates, as every page shows it."""
         labels = self.candidates[0].cells
         rows = [[math.nan if x is None else x for x in row] for row in self.intervals]
-        plots = {min(2, len(self.candidates) - 1): drawn("mean and interval", rows)} if rows else {}
+        place, known = min(2, len(self.candidates) - 1), any(not math.isnan(row[0]) for row in rows)
+        plots = {place: drawn("mean and interval", rows)} if known else {}
         own = styles(labels)
         colours = [css(own[label]) for label in labels]
         return Sheet(self.candidates, drawn=plots, colours=colours, faint=[not left for left in self.left])

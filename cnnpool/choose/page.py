@@ -24,7 +24,7 @@ from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import ran
 from cnnpool.report.measure import ACCURACY, Measure
 from cnnpool.report.notes import learned_nothing
-from cnnpool.report.page import Sheet, figures, rendered
+from cnnpool.report.page import Sheet, rendered
 from cnnpool.report.plots import Plot, plot
 from cnnpool.report.plots.choices import Forest, dots
 from cnnpool.report.plots.panels import styles
@@ -183,7 +183,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         "choose.jinja",
         title=f"Downsampling{where}, by {study.metric.title}",
         **{"study": study, "view": view, "rounds": rounds, "first_round": FIRST_ROUND},
-        groups=figures(plots),
+        groups=[("values", "Values", plots)] if plots else [],
         verdict=verdict(study, ending),
         next=shlex.join(next_command(study, ending)),
         candidates=snapshot(study, view).sheet,

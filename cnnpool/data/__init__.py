@@ -57,14 +57,13 @@ def from_tensors(
     Raises:
         ValueError: if images are not uint8 (N, C, H, W), or labels do not fit them.
     """
-    learnt, tested, *held = (
-        Split(images, labels.long()) for images, labels in filter(None, (train, test, val))
-    )
+    parts = {"train": train, "test": test} | ({"val": val} if val else {})
+    splits: dict[str, Any] = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 
     class Tensors(Source):
         def read(self) -> Raw:
-            return Raw(names, learnt, tested, held[0] if held else None)
+            return Raw(names, **splits)
 
     return Tensors
 

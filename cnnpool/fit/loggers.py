@@ -83,14 +83,19 @@ class Guarded(Logger):
 
 
 @contextmanager
-def logging_to(chosen: TensorBoard, run: Run, given: Iterable[Logger] = ()) -> Iterator[list[Guarded]]:
-    """The logger beside TensorBoard, if ``chosen`` is one; it resumes if ``run`` does. All are closed.
+def logging_to(
+    chosen: Iterable[TensorBoard], run: Run, given: Iterable[Logger] = ()
+) -> Iterator[list[Guarded]]:
+    """The loggers beside TensorBoard among ``chosen``; they resume if ``run`` does. All are closed.
 
     ``given`` are a script's own loggers.
     """
-    loggers = [*_opened(chosen, run), *(Guarded(type(one).__name__, one) for one in given)]
+    loggers: list[Guarded] = []
     status = "failed"
     try:
+        for one in chosen:
+            loggers += _opened(one, run)
+        loggers += [Guarded(type(one).__name__, one) for one in given]
         for logger in loggers:
             logger.log_hyperparams({"run": run.run, **(run.asked or {"stages": run.stages})})
         yield loggers
@@ -107,8 +112,8 @@ def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
                 # Rewritten through ``replay``: Lightning's logger does not append.
                 shutil.rmtree(run.out / "csv", ignore_errors=True)
                 return [Guarded("csv", CSVLogger(run.out, name="csv", version=""))]
-            case Wandb(project=project):
-                return [Guarded("wandb", _wandb(run, project))]
+            case Wandb():
+                return [Guarded("wandb", _wandb(run, chosen))]
             case MLflow(experiment=experiment):
                 return [Guarded("mlflow", _mlflow(run, experiment))]
     except Exception as error:
@@ -117,14 +122,17 @@ def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
     return []
 
 
-def _wandb(run: Run, project: str) -> WandbLogger:
+def _wandb(run: Run, chosen: Wandb) -> WandbLogger:
     key = _remembered(run.out, "wandb") or secrets.token_hex(4)
     logger = WandbLogger(
         run.run,
         str(run.out),
         id=key,
         resume="allow",
-        project=project,
+        project=chosen.project,
+        entity=chosen.entity,
+        tags=list(chosen.tags),
+        notes=chosen.notes,
         group=run.choice,
         # Keep our output on our terminal, and W&B quiet.
         settings={"console": "off", "quiet": True},
@@ -157,4 +165,5 @@ def _remembered(out: Path, name: str) -> str | None:
 
 
 def _remember(out: Path, name: str, key: str) -> None:
-    write_json(out / layout.LOGGED, {name: key})
+    known = {other: found for other in ("wandb", "mlflow") if (found := _remembered(out, other))}
+    write_json(out / layout.LOGGED, known | {name: key})

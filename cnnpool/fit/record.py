@@ -17,7 +17,7 @@ from torch.utils.tensorboard.summary import hparams
 from cnnpool.quantity import Quantity
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
-from cnnpool.run_folder.pages import charts, headlines, pages
+from cnnpool.run_folder.pages import charts, headlines, pages, settings
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import markdown_text
 
@@ -102,11 +102,9 @@ class Record(Logger):
         shown = pages([tag for tag, own in self.charts.items() if own], self.quantities)
         layout = {title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags} for title, tags in shown.items()}
         self.board.add_custom_scalars(layout)
-        # No seed: a row averages over seeds, and a fifth column would push the accuracy beyond 1,400 pixels.
-        settings = {room: getattr(results, room)["name"] for room in NAMED}
         where, _, choice = results.choice.rpartition("/")
         headline = headlines(results.measured, results.quantities)
-        self._hyperparameters(f"{choice} ({where})" if where else choice, settings, headline)
+        self._hyperparameters(f"{choice} ({where})" if where else choice, settings(results), headline)
         own = {stage: node for stage, node in results.stages.items() if node != results.pool}
         asked = {key: getattr(results, key) for key in (*NAMED, "fit", "seed")}
         asked |= {f"stage.{stage}": node for stage, node in own.items()}
@@ -131,13 +129,15 @@ class Record(Logger):
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
     def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
-        experiment, start, end = hparams(dict(settings), dict(metrics))
+        # Not the first one, which would name the columns of all runs; without it they are those of any run,
+        # and TensorBoard shows first those in which the runs differ.
+        _, start, end = hparams(dict(settings), dict(metrics))
         content = start.value[0].metadata.plugin_data
         plugin = HParamsPluginData.FromString(content.content)
         # Runs of one group become one row with averaged metrics.
         plugin.session_start_info.group_name = group
         content.content = plugin.SerializeToString()
-        for summary in (experiment, start, end):
+        for summary in (start, end):
             self.events.add_summary(summary)
 
     def close(self) -> None:

@@ -49,7 +49,8 @@ def build_trainer(
     shown: list[Callback] = [VanishingBar(refresh_rate=50)] if bar else []
     if recipe.progress and not bar:
         shown = [LongEpochs()]
-    on_cpu = not torch.cuda.is_available()
+    asked = flags.get("accelerator", "auto")
+    on_cpu = asked == "cpu" or (asked == "auto" and not torch.cuda.is_available())
     repeat_bits(recipe.deterministic, on_cpu)
     devices = recipe.devices if recipe.devices > 0 else max(1, torch.cuda.device_count())
     nodes = flags.get("num_nodes", 1)

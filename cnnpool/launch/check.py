@@ -5,15 +5,21 @@ from typing import Any
 
 from cnnpool import registry, schema
 from cnnpool.choices import is_published, network_options, options_of, own_operators
-from cnnpool.recipe import LOGGERS, TensorBoard
+from cnnpool.recipe import LOGGERS, REFUSED, TensorBoard
 from cnnpool.registry import KEEP, Option
 
 
 def check(settings: Mapping[str, Any]) -> None:
     """Refuse unknown names and values out of range; imports torch only for installed packages."""
-    schema.OWN["seed"].take("seed", settings["seed"])
+    for key in schema.OWN.keys() & settings.keys() - {"out"}:
+        schema.OWN[key].take(key, settings[key])
+    if settings.get("overwrite") and settings.get("launch", {}).get("name") in ("slurm", "ray"):
+        # There a job may start several times.
+        raise ValueError("overwrite=true is for launch=local and launch=processes: delete the folders first")
     if isinstance(out := settings.get("out"), list | dict):
         raise ValueError(f"out={out}: not the name of a folder, which is one word")
+    for flag in REFUSED.keys() & settings.get("trainer", {}).keys():
+        raise ValueError(f"trainer.{flag}: {REFUSED[flag]}")
     for room in ("fit", "trainer"):
         registry.check_options(schema.options_of(room, ""), room, settings.get(room, {}), room)
     last, least = settings["fit"].get("max_steps"), settings.get("trainer", {}).get("min_epochs")
@@ -26,7 +32,8 @@ def check(settings: Mapping[str, Any]) -> None:
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
                 f"model={settings['model']['name']} has none of its own"
             )
-    log_of(settings).refuse_missing()
+    for logger in loggers_of(settings):
+        logger.refuse_missing()
 
 
 def check_launch(chosen: Mapping[str, Any]) -> None:
@@ -51,7 +58,7 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
                         f"{room}.{name} holds options of a {room}: leave it out by ~{room}.{name}"
                     )
                 yield room, f"{room}.{name}", {"name": name, **options}
-        elif room in settings and room not in ("fit", "trainer", "launch"):
+        elif room in settings and room not in ("fit", "trainer", "launch", "log"):
             yield room, room, settings[room]
     for stage, spec in own_operators(settings).items():
         if spec == {"name": "inherit"}:
@@ -73,9 +80,15 @@ def _known(room: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Opti
         return registry.options_of(registry.lookup(names, schema.ROOMS[room].entries, name))
 
 
-def log_of(settings: Mapping[str, Any]) -> TensorBoard:
-    """The logger beside TensorBoard; none in settings saved by an earlier version."""
-    chosen = settings.get("log", {"name": "tensorboard"})
-    entry = registry.lookup(LOGGERS, schema.ROOMS["log"].entries, chosen["name"])
-    made: TensorBoard = entry(**registry.check(entry, chosen["name"], options_of(chosen), "log"))
+def loggers_of(settings: Mapping[str, Any]) -> list[TensorBoard]:
+    """The loggers beside TensorBoard; none in settings saved by an earlier version."""
+    chosen = settings.get("log") or {"name": "tensorboard"}
+    names = [chosen["name"]] if isinstance(chosen["name"], str) else chosen["name"]
+    entries = [registry.lookup(LOGGERS, schema.ROOMS["log"].entries, name) for name in names]
+    known = dict(item for entry in entries for item in registry.options_of(entry).items())
+    taken = registry.check_options(known, ",".join(names), options_of(chosen), "log")
+    made: list[TensorBoard] = []
+    for entry in entries:
+        own = registry.options_of(entry)
+        made.append(entry(**{key: value for key, value in taken.items() if key in own}))
     return made

@@ -20,9 +20,9 @@ from cnnpool.cli_parser import MOST_JOBS
 from cnnpool.launch.check import check, check_launch
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
-from cnnpool.launch.hydra_compose import PRIMARY, Composer, Plain, opened
+from cnnpool.launch.hydra_compose import PRIMARY, Composer, opened
 from cnnpool.launch.job import Job
-from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
+from cnnpool.launch.overrides import PLUGINS, alternatives, is_choice, is_plugin, line_of, parse
 from cnnpool.system.progress import Progress
 
 COUNTED = 32
@@ -39,6 +39,11 @@ class Request:
     config_dir: Path | None = None
     config_name: str = PRIMARY
     most_jobs: int = MOST_JOBS
+    trial: tuple[str, ...] | None = None  # A trial of a sweeper of Hydra's: the keys in which trials differ
+
+
+class PluginChosen(ValueError):
+    """A sweeper or launcher of Hydra's is chosen, which runs the jobs itself."""
 
 
 def jobs_of(request: Request) -> list[Job]:
@@ -50,14 +55,19 @@ def jobs_of(request: Request) -> list[Job]:
         if not request.multirun and not swept:
             config = composer.job(overrides)
             if config.hydra.mode != RunMode.MULTIRUN:
+                if plugin := next((line_of(one) for one in overrides if is_plugin(one.key_or_group)), None):
+                    raise ValueError(f"{plugin}: is for sweeps, by -m: cnnpool train -m {plugin}")
                 _refuse(overrides, OF_SWEEPS, "is for sweeps, by -m; a single run's folder is hydra.run.dir")
                 return _launched([_job(config)], overrides)
         whole = composer.sweep([_first(composer, override) for override in overrides])
         if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
             raise ValueError(_no_sweep(swept))
         _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
+        chosen = whole.hydra.runtime.choices
+        if request.trial is None and (plugin := next((k for k in PLUGINS if chosen[k] != "basic"), None)):
+            raise PluginChosen(f"{plugin}={chosen[plugin]} is for cnnpool train -m")
         axes = _axes(composer, overrides, whole, request.most_jobs)
-        return _launched(_sweep(composer, whole, axes), overrides)
+        return _launched(_sweep(composer, whole, axes, request.trial or ()), overrides)
 
 
 def single(composer: Composer, request: Request) -> list[Override]:
@@ -123,10 +133,13 @@ def _axes(
     return axes
 
 
-def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Override]]) -> list[Job]:
+def _sweep(
+    composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Override]], swept: Sequence[str]
+) -> list[Job]:
     keys = [axis[0].key_or_group for axis in axes if len({line_of(one) for one in axis}) > 1]
+    keys += swept
     name_runs_by(keys)
-    for key in filter(is_harmless, keys):
+    for key in () if swept else filter(is_harmless, keys):
         note(f"{key} differs between the jobs, so it is part of their folders' names")
     try:
         # Resolved once, so that all jobs share its time stamp.
@@ -138,10 +151,6 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     # Composing a few jobs is slow only on a busy machine.
     with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
         for number, chosen in enumerate(product(*axes)):
-            if plain := composer.plainly(chosen):
-                jobs.append(_plain_job(plain, keys))
-                progress.step()
-                continue
             config = composer.one_of_many(chosen)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
                 name = config.hydra.runtime.choices.experiment
@@ -173,12 +182,6 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
         mistake = str(error)
     refuse_code(settings)
     return _checked(Job(folder, list(hydra.overrides.task), settings, mistake, sweep))
-
-
-def _plain_job(plain: Plain, swept: Collection[str]) -> Job:
-    name = run_name(plain.settings, plain.choices, plain.overrides, swept)
-    folder = Path(os.path.abspath(os.path.join(plain.root, name)))
-    return _checked(Job(folder, plain.overrides, plain.settings, sweep=True))
 
 
 def _checked(job: Job) -> Job:

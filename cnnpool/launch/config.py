@@ -1,5 +1,7 @@
 """The settings of a run as plain data, and a user's configuration files, both without code."""
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from glob import glob
@@ -14,6 +16,7 @@ from cnnpool.schema import ROOMS, SECTIONS
 from cnnpool.system.output import shortened
 
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
+CALLED = ("_target_", "custom_search_space")  # Ends of keys by which a plugin of Hydra's would name code
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
 TOO_DEEP = "references are nested too deeply; write the value itself"
 ONE_LINE = "a setting is one line, without control characters"
@@ -25,8 +28,9 @@ NEEDED = {*(room for room, about in ROOMS.items() if about.needed), "seed"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Line endings, and terminal control characters."""
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
-REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|norm_of_model|oc\.select):))")
-"""A reference that is neither to a key nor by a function that reads only the configuration."""
+LEAST_SECRET = 5  # Characters; shorter values are in many words
+WORD = re.compile(r"[\w-]+")
+FOREIGN = re.compile(r"hydra(?!/(sweeper|launcher)\b)")  # In a list of defaults
 
 
 def resolve(config: DictConfig) -> dict[str, Any]:
@@ -51,6 +55,10 @@ def resolve(config: DictConfig) -> dict[str, Any]:
             )
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
+    text = json.dumps(plain, default=str)
+    for name, value in os.environ.items():
+        if is_secret(name) and len(value) >= LEAST_SECRET and json.dumps(value)[1:-1] in text:
+            raise ValueError(f"a setting holds the value of the environment variable {name}: {NO_SECRET}")
     return plain
 
 
@@ -78,11 +86,15 @@ def _unset(error: BaseException | None) -> str:
 
 def refuse_hydra(place: str) -> ValueError:
     """The error for one of Hydra's own settings or plugins that has no effect here."""
-    if "launcher" in place:
-        return ValueError(f"{place}: launch=NAME says where jobs run: local, processes, slurm or ray")
-    if "hydra/sweeper" in place:
-        return ValueError(f"{place}: a sweep runs every combination, by -m; choose.tune looks for the best")
-    return ValueError(f"{place}: of Hydra's settings only {', '.join(HYDRA_KEYS)} can be given; {NO_CODE}")
+    if "hydra.job.chdir" in place:
+        return ValueError(
+            f"{place}: jobs run where the command is typed, so that relative paths mean the same to each; "
+            "the files of a run are in its own folder below out="
+        )
+    return ValueError(
+        f"{place}: of Hydra's settings only {', '.join(HYDRA_KEYS)}, and hydra/sweeper and hydra/launcher "
+        f"with theirs, can be given; {NO_CODE}"
+    )
 
 
 def refuse_code(node: Any, path: str = "") -> None:
@@ -110,37 +122,40 @@ def is_secret(key: str) -> bool:
     return bool(SECRET.search(key))
 
 
-def check_folder(folder: Path, ours: Path) -> None:
-    """Refuse a ``folder`` that cannot be read as configuration beside ``ours``; the error names the file."""
-    if not folder.is_dir():
-        raise ValueError(f"--config-dir {folder}: not found, or not a folder")
+def check_folder(folder: Path, ours: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """The mistakes in a ``folder`` of configuration beside ``ours``, and the words of the defaults, by file.
+
+    A file that nobody chooses does no harm; one that cannot be read is named where it is chosen.
+    """
+    mistakes: dict[str, str] = {}
+    words: dict[str, set[str]] = {}
     for name in sorted(glob("**/*.yaml", root_dir=folder, recursive=True)):
         path = folder / name
         try:
             text = path.read_text(encoding="utf-8")
-            scalars = [event.value for event in yaml.parse(text) if isinstance(event, yaml.ScalarEvent)]
-            content = yaml.safe_load(text)
+            loaded = yaml.safe_load(text)
+            content = loaded if isinstance(loaded, dict) else {}
+            words[name] = set(WORD.findall(str(content.get("defaults"))))
+            if (ours / name).is_file() and (ours / name).read_text(encoding="utf-8") != text:
+                raise ValueError(f"{path}: there is a {name[:-5]} already; give it another name")
+            for setting in _of_hydra(content):
+                raise refuse_hydra(f"{path}: {setting}")
         except UnicodeDecodeError:
-            raise ValueError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+            mistakes[name] = f"{path} is not UTF-8 text: save it as UTF-8"
         except (yaml.YAMLError, RecursionError) as error:
-            raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
-        if (ours / name).is_file() and (ours / name).read_text(encoding="utf-8") != text:
-            raise ValueError(f"{path}: there is a {Path(name).with_suffix('')} already; give it another name")
-        if not (ours / name).is_file() and any(map(REFERENCE.search, scalars)):
-            raise ValueError(
-                f"{path}: a file may refer only to other keys, not to the environment, whose secrets would "
-                "be saved with the run: give that value on the command line"
-            )
-        for setting in _of_hydra(content if isinstance(content, dict) else {}):
-            raise refuse_hydra(f"{path}: {setting}")
+            mistakes[name] = f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}"
+        except ValueError as error:
+            mistakes[name] = str(error)
+    return mistakes, words
 
 
 def _of_hydra(content: dict[Any, Any]) -> Iterator[str]:
-    """Hydra's own settings in a file that have no effect here or extend its search path."""
-    yield from (str(line) for line in content.get("defaults") or () if "hydra" in str(line))
+    """Hydra's own settings in a file that have no effect here, extend its search path or name code."""
+    lines = content.get("defaults")
+    yield from (str(line) for line in (lines if isinstance(lines, list) else []) if FOREIGN.search(str(line)))
     own = content.get("hydra", {})
     for key, below in own.items() if isinstance(own, dict) else [("", own)]:
         for name in below if isinstance(below, dict) else [""]:
             setting = ".".join(filter(None, ("hydra", str(key), str(name))))
-            if setting not in (*HYDRA_KEYS, "hydra.sweeper.params"):
+            if setting not in HYDRA_KEYS and (key not in ("sweeper", "launcher") or str(name) in CALLED):
                 yield setting

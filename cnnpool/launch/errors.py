@@ -8,7 +8,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from cnnpool.launch import defaults
 from cnnpool.launch.config import TOO_DEEP, unresolved
-from cnnpool.launch.overrides import PACKAGES, is_of_late_stage
+from cnnpool.launch.overrides import PACKAGES, PLUGINS, is_of_late_stage
 from cnnpool.recipe import REFUSED
 from cnnpool.registry import MOST, did_you_mean, nearest
 from cnnpool.schema import ROOMS, SECTIONS, names, options_of
@@ -26,7 +26,8 @@ MEANT = {
     "trainer": "; a GPU is used where there is one, fit.devices=N takes several, trainer.KEY sets a flag",
     "logger": "; log=NAME logs elsewhere too: csv, mlflow or wandb",
     "choose": "; it is a key of cnnpool choose",
-    "optuna": "; choose.tune looks for the best values",
+    "optuna": "; hydra/sweeper=optuna looks for the best values, by -m",
+    "tags": "; they are a logger's: log=wandb log.tags=[first,second]",
 }  # Words of other projects -> the equivalent here
 
 
@@ -73,6 +74,10 @@ def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -
 
 def _no_choice(error: MissingConfigException) -> str:
     name, known = str(error.missing_cfg_file), sorted(error.options or [])
+    if name.startswith(PLUGINS):
+        kind, _, plugin = name.removeprefix("hydra/").partition("/")
+        package = f"hydra-{plugin.partition('_')[0]}-{kind}"
+        return f"no {name}; choose from {', '.join(known)}, or pip install {package}"
     if not known:
         return f"no {name}.yaml in conf or the folder of --config-dir"
     room, _, word = name.rpartition("/")
@@ -91,6 +96,8 @@ def _no_key(key: str) -> str:
         )
     if section == "trainer" and (remedy := REFUSED.get(rest)):
         return f"{key}: {remedy}"
+    if key == "tags":
+        return f"unknown key {key!r}{MEANT[key]}"
     owners = _keys()
     if (known_as := f"{section}.{SYNONYMS.get(rest)}") in owners:
         return f"unknown key {key!r}; did you mean {known_as!r}?"

@@ -22,6 +22,8 @@ UNNAMED = (
     "out",
     "launch",
     "log",
+    "objective",
+    "overwrite",
 )
 """Overrides left out of a run folder's name: its path contains them, or they do not affect the result.
 
@@ -89,7 +91,7 @@ def choice_name(pool: str, overrides: Iterable[str]) -> str:
 def _setting(override: str) -> str:
     """An override as part of a name: ``kernel_size=3`` of ``pool.kernel_size=3``, a deletion as ``=off``."""
     key, equals, value = override.partition("=")
-    if override.startswith("~"):
+    if override.startswith("~") or value == "[]":
         equals, value = "=", "off"
     elif _key(override) in FILES:
         value = _file(value)

@@ -1,10 +1,8 @@
 """Compose configurations with Hydra's API, once for all jobs that differ only in plain values."""
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
@@ -20,46 +18,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool import registry
 from cnnpool.choices import network_options
-from cnnpool.launch import conf_dir, names_of
-from cnnpool.launch.config import NEEDED, check_folder, refuse_code
+from cnnpool.launch import conf_dir, defaults, names_of
+from cnnpool.launch.config import WORD, check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
-from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
+from cnnpool.schema import ROOMS, options_of
 
 PRIMARY = "train"
 FROM_PACKAGES = ("callback", "data", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
-REFERS = re.compile(r'\$\{|"\?\?\?"')
-"""In JSON: a reference or a missing value."""
-BY_NAME = "${run_name:}"
-"""The usual folder of a run."""
-TARGET = re.compile(r"\$\{([^}]*)")
-"""What a reference refers to."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Jobs that differ only in plain values, all set in the same ``config``.
-
-    ``fixed`` has the sections of it that refer to none of these, as plain data without code. If that is the
-    whole of it, ``folder`` is the output root of the sweep, below which runs have their usual names.
-    """
-
-    config: DictConfig
-    fixed: dict[str, Any]
-    choices: Mapping[str, Any]
-    folder: str | None
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A job of a sweep as plain data: its settings, chosen names, own overrides and output root."""
-
-    settings: dict[str, Any]
-    choices: Mapping[str, Any]
-    overrides: list[str]
-    root: str
 
 
 class Composer:
@@ -67,10 +35,11 @@ class Composer:
 
     def __init__(self, name: str, further: Path | None = None, own: Path | None = None):
         self._name = name
+        self._mistakes, self._words = check_folder(own, conf_dir()) if own else ({}, {})
         self.names = partial(names_of, more=own)
         folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
         self.search = [f"hydra.searchpath=[{folder}]"] if further else []
-        self._kinds: dict[tuple[str, ...], Kind] = {}
+        self._kinds: dict[tuple[str, ...], DictConfig] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of one job, with Hydra's own settings in ``hydra``.
@@ -84,8 +53,10 @@ class Composer:
         """The configuration of a whole sweep, in which values chosen by its jobs may be missing."""
         lines = self._lines(overrides)
         loader = GlobalHydra.instance().config_loader()
-        with _explained(overrides):
-            return loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
+        with self._explained(overrides):
+            config = loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
+        self._refuse_bad(config.hydra.runtime.choices.values())
+        return config
 
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
         """Like :meth:`job`, in a tenth of the time if only plain values differ from an earlier one.
@@ -94,36 +65,21 @@ class Composer:
         """
         return _with_recipe(self._quickly, overrides)
 
-    def plainly(self, overrides: Sequence[Override]) -> Plain | None:
-        """The job in a hundredth of the time; None if it takes :meth:`one_of_many`, as a kind's first."""
-        plain, rest = _split(overrides)
-        kind = self._kinds.get(_key(plain, rest))
-        if kind is None or kind.folder is None:
-            return None
-        try:
-            settings = _patched(kind.fixed, plain)
-        except ValueError:
-            return None
-        if settings.keys() != kind.fixed.keys() or _takes_recipe(
-            settings["model"].get("weights"), overrides, kind.choices
-        ):
-            return None
-        return Plain(settings, kind.choices, own_lines(overrides), kind.folder)
-
     def _composed(self, overrides: Sequence[Override]) -> DictConfig:
         lines = self._lines(overrides)
-        with _explained(overrides):
-            return compose(self._name, lines, return_hydra_config=True)
+        with self._explained(overrides):
+            config = compose(self._name, lines, return_hydra_config=True)
+        self._refuse_bad(config.hydra.runtime.choices.values())
+        return config
 
     def _quickly(self, overrides: Sequence[Override]) -> DictConfig:
         plain, rest = _split(overrides)
-        keys = [override.key_or_group for override in plain]
-        key = _key(plain, rest)
+        kind = (*map(line_of, rest), *(override.key_or_group for override in plain))
         try:
-            if key not in self._kinds:
-                self._kinds[key] = _kind(self._composed(rest), keys)
+            if kind not in self._kinds:
+                self._kinds[kind] = self._composed(rest)
             # Not copied, which would take most of the time: every job of this kind sets these keys again.
-            config = self._kinds[key].config
+            config = self._kinds[kind]
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
@@ -131,6 +87,24 @@ class Composer:
             return self._composed(overrides)
         _record(config, overrides)
         return config
+
+    @contextmanager
+    def _explained(self, overrides: Sequence[Override]) -> Iterator[None]:
+        """Turn every exception into a one-line ValueError, including those of Hydra's dependencies."""
+        try:
+            yield
+        except Exception as error:
+            self._refuse_bad([*(override.value() for override in overrides), *defaults().values()])
+            raise ValueError(explain(error, overrides)) from error
+
+    def _refuse_bad(self, chosen: Iterable[Any]) -> None:
+        """Raise the mistake in a file of the user's folder that ``chosen`` names, or a file so named does."""
+        words = {*WORD.findall(" ".join(map(str, chosen))), self._name}
+        for _ in self._words:
+            words |= {word for name, own in self._words.items() if Path(name).stem in words for word in own}
+        for name, mistake in self._mistakes.items():
+            if Path(name).stem in words:
+                raise ValueError(mistake)
 
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
         for override in overrides:
@@ -185,7 +159,8 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
     own = more and more.absolute()
     first, second = ours, own
     if own is not None:
-        check_folder(own, ours)
+        if not own.is_dir():
+            raise ValueError(f"--config-dir {more}: not found, or not a folder")
         if not (ours / f"{name}.yaml").is_file():
             if not (own / f"{name}.yaml").is_file():
                 raise ValueError(f"no {name}.yaml in conf or {own}")
@@ -193,15 +168,6 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
             first, second = own, ours
     with initialize_config_dir(str(first), job_name=PRIMARY, version_base="1.3"):
         yield Composer(name, second, own)
-
-
-@contextmanager
-def _explained(overrides: Sequence[Override]) -> Iterator[None]:
-    """Turn every exception into a one-line ValueError, including those of Hydra's dependencies."""
-    try:
-        yield
-    except Exception as error:
-        raise ValueError(explain(error, overrides)) from error
 
 
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
@@ -219,82 +185,9 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
     return plain, rest
 
 
-def _key(plain: Iterable[Override], rest: Iterable[Override]) -> tuple[str, ...]:
-    return (*map(line_of, rest), *(override.key_or_group for override in plain))
-
-
-def _kind(config: DictConfig, changing: Collection[str]) -> Kind:
-    """The kind of jobs that set the keys ``changing`` in ``config``."""
-    fixed = _fixed(config, changing)
-    place, name = (_content(config.hydra.sweep._get_node(key), resolve=False) for key in ("dir", "subdir"))
-    is_whole = {*config} == {"hydra", *fixed} and fixed.keys() >= NEEDED and name == BY_NAME
-    is_still = not any(_changes(target, changing) for target in TARGET.findall(str(place)))
-    folder = str(config.hydra.sweep.dir) if is_whole and is_still else None
-    return Kind(config, fixed, dict(config.hydra.runtime.choices), folder)
-
-
-def _fixed(config: DictConfig, changing: Collection[str]) -> dict[str, Any]:
-    """The sections as plain data, checked, without those that may change with other sections' values."""
-    found: dict[str, Any] = {}
-    for key in filter(config.__contains__, SECTIONS):
-        node = config._get_node(key)
-        if isinstance(node, DictConfig) or (key in OWN and not OmegaConf.is_config(node)):
-            found[key] = _content(node, resolve=False)
-    texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
-    if not any(_changes(target, changing) for text in texts.values() for target in TARGET.findall(text)):
-        found = {key: _content(config._get_node(key), resolve=True) for key in found}
-        texts = {key: json.dumps(plain, default=str) for key, plain in found.items()}
-    found = {key: plain for key, plain in found.items() if not REFERS.search(texts[key])}
-    refuse_code(found)
-    return found
-
-
-def _content(node: Any, resolve: bool) -> Any:
-    """A section or a single value as plain data."""
-    if OmegaConf.is_config(node):
-        return OmegaConf.to_container(node, resolve=resolve)
-    return node._dereference_node()._value() if resolve else node._value()
-
-
-def _changes(target: str, keys: Collection[str]) -> bool:
-    """Whether a reference to ``target`` may change with the values of ``keys``."""
-    if re.match(r"oc\.env:[^$]*$", target):
-        return False
-    target = "model.norm" if target.startswith("norm_of_model:") else target
-    if not re.fullmatch(r"\w+(\.\w+)*", target) or target.startswith("hydra"):
-        return True
-    return any(f"{target}.".startswith(f"{key}.") or f"{key}.".startswith(f"{target}.") for key in keys)
-
-
-def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, Any]:
-    """Sections with the values of a job, without those that contain references."""
-    found = dict(fixed)
-    for override in plain:
-        *path, last = override.key_or_group.split(".")
-        value, node = override.value(), found
-        if (section := (*path, last)[0]) not in found:
-            continue
-        for key in path:
-            if not isinstance(node.get(key), dict):
-                break
-            node[key] = node = dict(node[key])
-        else:
-            if last in node and not REFERS.search(json.dumps(value, default=str)):
-                refuse_code(value, f"{override.key_or_group}.")
-                node[last] = value
-                continue
-        del found[section]
-    return found
-
-
-def own_lines(overrides: Iterable[Override]) -> list[str]:
-    """The overrides but Hydra's own, as typed."""
-    return [line_of(override) for override in overrides if not override.is_hydra_override()]
-
-
 def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
     """Record the job's overrides in the configuration, as Hydra does."""
-    lines = own_lines(overrides)
+    lines = [line_of(override) for override in overrides if not override.is_hydra_override()]
     rules = config.hydra.job.config.override_dirname
     excluded = {line_of(override) for override in overrides if override.key_or_group in rules.exclude_keys}
     named = sorted({*lines} - excluded)

@@ -51,7 +51,7 @@ class Outcome:
     """How a job ended."""
 
     run: str
-    state: str  # done, failed, stopped, refused or not run
+    state: str  # done, tried, failed, stopped, refused or not run
     message: str  # The result or the error, in one line
     status: int  # As an exit status: 0, 1 failed, 2 a mistake, 128 + a signal
     log: Path

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cnnpool import registry
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import (
+    CALLED,
     CONTROL,
     HYDRA_KEYS,
     NO_SECRET,
@@ -28,6 +29,9 @@ from cnnpool.system.output import shortened
 
 FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
+PLUGINS = ("hydra/sweeper", "hydra/launcher")
+NONE_OF = {"callback": "[]", "log": "tensorboard", "probe": "none"}  # Choices that may be left out
+PARAMS = "hydra.sweeper.params"
 PACKAGES = ("timm", "torchvision")  # Of networks that ``model=PACKAGE:ARCH`` names
 
 Names = Callable[[str], list[str]]
@@ -37,9 +41,19 @@ def parse(lines: Iterable[str]) -> list[Override]:
     """Parse the overrides of a command line; the last one of a key counts."""
     found = {}
     for line in lines:
-        override = _parse(line)
-        found[override.get_key_element()] = override
+        for override in _of_sweep(_parse(line)):
+            found[override.get_key_element()] = override
     return list(found.values())
+
+
+def _of_sweep(override: Override) -> list[Override]:
+    """The values of ``hydra.sweeper.params``, which mean the same as those of the keys themselves."""
+    key, value = override.key_or_group, override.value()
+    if key == PARAMS and isinstance(value, dict):
+        return [_parse(f"{one}={text}") for one, text in value.items()]
+    if key.startswith(f"{PARAMS}."):
+        return [_parse(line_of(override).lstrip("+").removeprefix(f"{PARAMS}."))]
+    return [override]
 
 
 def alternatives(override: Override, names: Names, most: int) -> list[Override]:
@@ -77,6 +91,8 @@ def expanded(override: Override) -> list[str]:
     The operator of a stage that is found only when the network is built is added to the defaults.
     """
     line = line_of(override)
+    if override.key_or_group in NONE_OF and not override.is_sweep_override():
+        return _several(override)
     if override.is_delete() or override.is_sweep_override():
         return [line]
     value = override.value()
@@ -86,7 +102,23 @@ def expanded(override: Override) -> list[str]:
             return [f"model={package}", f"model.arch={arch}"]
     if override.key_or_group == "data" and isinstance(value, str) and value.startswith("torchvision:"):
         return ["data=torchvision", f"data.dataset={value.partition(':')[2]}"]
-    return [f"+{line}" if is_of_late_stage(override) and not override.is_add() else line]
+    # A key may be added that is there already: ``+trainer.fast_dev_run=true`` is in many hands.
+    is_new = override.is_add() and not is_choice(override.key_or_group)
+    return [f"+{line}" if is_new or (is_of_late_stage(override) and not override.is_add()) else line]
+
+
+def _several(override: Override) -> list[str]:
+    """The lines of a choice of several names, one or none; TensorBoard is always there."""
+    key, value = override.key_or_group, None if override.is_delete() else override.value()
+    given = value if isinstance(value, list) else [value]
+    names = list(dict.fromkeys(str(name) for name in given if name not in (None, "tensorboard")))
+    if not names:
+        return [f"{key}={NONE_OF[key]}"]
+    listed = f"{key}=[{','.join(names)}]"
+    if key != "callback" and len(names) == 1:
+        return [f"{key}={names[0]}"]
+    # Of several logs' files the last one's name would count.
+    return [listed, listed.replace("log", "log.name", 1)] if key == "log" else [listed]
 
 
 def is_network(word: str) -> bool:
@@ -99,6 +131,11 @@ def is_of_late_stage(override: Override) -> bool:
     """Whether it chooses the operator of a stage that only a published network has."""
     stage = (override.package or "s1").removeprefix("stage.")
     return override.key_or_group == "pool" and not re.fullmatch(r"s\d+", stage)
+
+
+def is_plugin(key: str) -> bool:
+    """Whether ``key`` chooses or sets a sweeper or launcher of Hydra's."""
+    return re.match(r"hydra[/.](sweeper|launcher)\b", key) is not None and not key.endswith(CALLED)
 
 
 def is_choice(key: str) -> bool:
@@ -147,13 +184,13 @@ def _check(override: Override, line: str) -> None:
     if is_secret(key):
         raise ValueError(f"{key}: {NO_SECRET}")
     if section == "hydra" or (override.package or "").partition(".")[0] == "hydra":
-        if key not in HYDRA_KEYS or override.package or override.is_delete():
+        if not (key in HYDRA_KEYS or is_plugin(key)) or override.package or override.is_delete():
             raise refuse_hydra(line)
-        if override.is_sweep_override():
+        if override.is_sweep_override() and not key.startswith(PARAMS):
             raise ValueError(f"{line}: the jobs of a sweep share Hydra's own settings")
     elif section not in SECTIONS and (override.is_add() or override.is_force_add()):
         raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
-    elif override.is_delete() and key in SECTIONS and key != "experiment":
+    elif override.is_delete() and key in SECTIONS and key not in ("experiment", *NONE_OF):
         raise ValueError(f"{line}: every run needs a {key}; choose another by {key}=VALUE")
     elif override.is_sweep_override() and section == "launch":
         raise ValueError(f"{line}: all jobs of a sweep share one launcher")
@@ -166,6 +203,6 @@ def _check_value(override: Override, line: str) -> None:
     refuse_code(value, f"{key}.")
     if key in FOLDERS and (value is None or not str(value).strip()):
         raise ValueError(f"{line}: names no folder; leave it out for the default")
-    several = key == "callback" and isinstance(value, list)
+    several = key in NONE_OF and (value is None or (isinstance(value, list) and key != "probe"))
     if is_choice(key) and not isinstance(value, str) and not several:
         raise ValueError(f"{shortened(line)}: a choice is made by its name, such as pool=max")

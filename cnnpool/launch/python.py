@@ -82,16 +82,20 @@ def train(
     if callbacks:
         job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
     check.check(job.settings)
+    if job.settings["trainer"]["fast_dev_run"]:
+        raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
     recipe = Recipe(**job.settings["fit"])
     if (found := finished(job)) is not None:
         return found
     assists = rank() > 0
     with _as_found(), nullcontext() if assists else held(job.folder):
         if not assists:
+            if job.settings["overwrite"]:
+                layout.clear(job.folder)
             layout.begin(job.folder)
-        logger = check.log_of(job.settings)
+        chosen = check.loggers_of(job.settings)
         own = training.Own(callbacks, loggers, classifier)
-        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, logger, own)
+        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, chosen, own)
     if results is None:
         sys.exit()
     return results

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cnnpool.launch.check import log_of
+from cnnpool.launch.check import loggers_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, results, status
@@ -37,11 +37,13 @@ OUT_OF_MEMORY = re.compile(
 UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
 PUBLISHED = frozenset(("cifar10", "cifar100", "digits", "fashion_mnist", "mnist"))
 """Data sets with fixed images wherever they lie, so a finished run need not read them again."""
-REMEDY = "delete it, or choose another folder by out= or hydra.run.dir="
+REMEDY = "train anew by overwrite=true, or choose another folder by out= or hydra.run.dir="
 
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
     """Train unless the folder holds the finished run; never raises, so a sweep continues."""
+    if job.settings["trainer"].get("fast_dev_run"):
+        return _try_out(job)
     if rank():
         return _assist(job)
     try:
@@ -59,6 +61,25 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
         return failed(job, error)
 
 
+def _try_out(job: Job) -> Outcome:
+    """Some batches of everything, to see that it works: no folder is made."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    try:
+        with Progress("loading PyTorch"), importing():
+            from cnnpool.training import try_out
+
+        try_out(job.settings, Recipe(**job.settings["fit"]))
+    except Stopped as stop:
+        return stopped(job, stop)
+    except (Exception, SystemExit) as error:
+        if os.environ.get("CNNPOOL_TRACEBACK"):
+            traceback.print_exc()
+        return failed(job, error)
+    log.info("training, validation and test work; nothing was written (trainer.fast_dev_run)")
+    return _outcome(job, "tried", "", 0)
+
+
 def already(job: Job) -> Outcome | None:
     """The outcome of a job that need not start: done earlier, or refused."""
     try:
@@ -70,7 +91,9 @@ def already(job: Job) -> Outcome | None:
 
 
 def finished(job: Job) -> Results | None:
-    """The results of the same run, if it has finished before."""
+    """The results of the same run, if it has finished before and is not to be overwritten."""
+    if job.settings.get("overwrite"):
+        return None
     try:
         found = results.read(job.folder)
     except DamagedError as error:
@@ -81,8 +104,13 @@ def finished(job: Job) -> Results | None:
     if found.examined or not found.asked:
         raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
     if differ := differences(found.asked, asked(job.settings)):
+        remedy = REMEDY
+        if all(one.startswith("fit.epochs:") for one in differ):
+            remedy = (
+                f"its learning rate has run its course over these epochs, so others are another run: {REMEDY}"
+            )
         raise OccupiedError(
-            f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {REMEDY}"
+            f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {remedy}"
         )
     try:
         differ = other_data(found, job.settings)
@@ -195,6 +223,8 @@ def _run(job: Job) -> Outcome:
         found = finished(job)
         trained = found is None
         if trained:
+            if job.settings.get("overwrite"):
+                layout.clear(job.folder)
             name = layout.begin(job.folder)
             status.write(job.folder, "running")
             found = _train(job)
@@ -249,8 +279,7 @@ def _train(job: Job) -> Results | None:
     with Progress("loading PyTorch"), importing():
         from cnnpool.training import train
 
-    logger = log_of(job.settings)
-    return train(job.settings, recipe, job.folder, job.name, job.overrides, logger)
+    return train(job.settings, recipe, job.folder, job.name, job.overrides, loggers_of(job.settings))
 
 
 def _done(job: Job, accuracy: float | None) -> Outcome:

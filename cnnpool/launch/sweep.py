@@ -120,7 +120,7 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     if not rank():
         sys.stdout.write(_next([outcome.log.parent for outcome in outcomes if outcome.state == "done"]))
         sys.stdout.flush()
-    failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
+    failed = [outcome for outcome in outcomes if outcome.state not in ("done", "tried", "not run")]
     alike: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in failed:
         alike.setdefault((outcome.state, outcome.message), []).append(outcome)

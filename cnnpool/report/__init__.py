@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
@@ -129,8 +130,18 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     sys.stdout.write(f"\nreport: {folder / 'report.html'}\n\n")
     paths = [Path(one).resolve() for one in arguments.runs]
     root = Path(os.path.commonpath(paths))
-    if not arguments.no_board and all(map(Path.is_dir, paths)) and root != root.parent:
-        sys.stdout.write(f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n")
+    folders = all(map(Path.is_dir, paths)) and root != root.parent
+    if folders and not arguments.no_board and not logged(runs):
+        board = next_lines(("tensorboard", "--logdir", from_here(root)))
+        sys.stdout.write(f"{board}{'':6}{BOARD}{_state(arguments)}\n")
+
+
+def _state(arguments: argparse.Namespace) -> str:
+    """The part of the tab's address that shows the same comparison."""
+    metric = SHORT.get(arguments.metric, arguments.metric)
+    asked = {"by": arguments.by, "where": "\n".join(arguments.where), "metric": metric}
+    asked |= {"baseline": arguments.baseline, "allow": arguments.allow}
+    return "".join(f"&p.downsampling.{key}={quote(value, safe='')}" for key, value in asked.items() if value)
 
 
 def _status(runs: Sequence[Run]) -> str:

@@ -20,6 +20,8 @@ EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "fit.log_every_steps": "nothing",
     "fit.checkpoint_every_minutes": "nothing",
     "fit.keep_memory": "nothing",
+    "trainer.fast_dev_run": "nothing",
+    "trainer.accelerator": "bits",
     "fit.strategy": "bits",
     "fit.channels_last": "bits",
     "fit.deterministic": "bits",
@@ -39,7 +41,7 @@ def asked(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that determine a run's result bit for bit, in plain JSON."""
     kept = {key: config.get(key) for key in DECIDING}
     kept |= {key: config[key] for key in FROM_PYTHON if key in config}
-    for section in ("data", "fit"):
+    for section in ("data", "fit", "trainer"):
         options = kept[section] or {}
         kept[section] = {k: v for k, v in options.items() if effect(f"{section}.{k}") != "nothing"}
     plain: dict[str, Any] = json.loads(json.dumps(as_json(kept)))

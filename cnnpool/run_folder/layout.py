@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,16 @@ OUTPUT = "output.log"
 SETTINGS = ".hydra"
 LOCK = ".lock"
 MARK = ".cnnpool"  # Marks the folder as a run's, and contains the run's own random name
+
+
+def clear(folder: Path) -> None:
+    """Delete the files of the run in ``folder``; its log goes on, and files of others stay."""
+    if _name(folder):
+        for place in (folder / CHECKPOINTS, folder / SETTINGS, folder / "csv"):
+            shutil.rmtree(place, ignore_errors=True)
+        named = (RESULTS, STATUS, METRICS, ROUTING, LOGGED, MARK)
+        for file in [*(folder / name for name in named), *folder.glob("events.out.tfevents.*")]:
+            file.unlink(missing_ok=True)
 
 
 def begin(folder: Path) -> str:

@@ -1,9 +1,12 @@
 """Selection and order of scalars in TensorBoard: its first group, custom pages, the row of HParams."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cnnpool.json_text import flat
 from cnnpool.quantity import Quantity, find, from_records, numbers
+from cnnpool.run_folder.results import NAMED, Results
 
 FIRST = "a_first_look"  # Group of charts: TensorBoard sorts groups by name and opens the first ones
 CURVES = ("val", "test", "train")  # Sections in which every number has a chart, by name side by side
@@ -48,6 +51,16 @@ def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dic
         found.setdefault(name, (one.tag_of(key) if one else key.replace(".", "/"), value))
     order = sorted(found, key=lambda key: (key == SIZE, key not in SCORES))
     return dict(found[key] for key in order)
+
+
+def settings(results: Results) -> dict[str, str | int | float]:
+    """Every setting that decides the result, for a row of HParams; not the seed, over which it averages."""
+    asked = {"fit": results.fit} | results.asked | {room: getattr(results, room) for room in NAMED}
+    named = {key.removesuffix(".name"): value for key, value in flat(asked) if key != "seed"}
+    plain = {
+        key: one if isinstance(one, str | int | float) else json.dumps(one) for key, one in named.items()
+    }
+    return {key: value for key, value in plain.items() if value not in ("{}", "[]")}
 
 
 def _is_first(quantity: Quantity) -> bool:

@@ -71,7 +71,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         self._template = page.environment("html").from_string(source)
 
     def is_active(self) -> bool:
-        """Whether a run of cnnpool is below the log folder."""
+        """Whether a run, a planned job or a study is below the log folder."""
         return self.index.any()
 
     def frontend_metadata(self) -> FrontendMetadata:

@@ -45,7 +45,11 @@ HINTS = {
     "model=resnet18": "model=torchvision:resnet18", "pool.size=3": "did you mean 'pool.kernel_size'?",
     "fit.learning_rate=1": "did you mean 'fit.lr'?", "fit.learn_rate=1": "did you mean 'fit.lr'?",
     "trainer=gpu": "fit.devices=N", "callbacks=a": "did you mean 'callback'?", "logger=wandb": "log=NAME",
-    "hydra/sweeper=optuna": "choose.tune", "hydra/launcher=submitit": "launch=NAME",
+    "hydra/sweeper=optuna": "cnnpool train -m hydra/sweeper=optuna", "tags=[a]": "log.tags=[first,second]",
+    "-m hydra/launcher=submitit_slurm": "pip install hydra-submitit-launcher",
+    "trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true",
+    "+trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true", "log.tags=[a]": "an option of log=wandb",
+    "trainer.accelerator=tpu": "one of auto, cpu, gpu, mps",
     "fit.quantisation_bits=1": "choose from fit.", "pool.kernel_size=3(": "type 'pool.kernel_size='"
 }  # fmt: skip
 

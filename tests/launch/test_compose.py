@@ -118,14 +118,9 @@ def test_each_job_of_a_sweep_is_what_hydra_composes_for_it(line, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     words = line.replace("'a b,c'", "'a_b,c'").split(" ")
     words = [word.replace("'a_b,c'", "'a b,c'") for word in words]
-    plainly, made = Composer.plainly, []
-    monkeypatch.setattr(Composer, "plainly", lambda *given: made.append(plainly(*given)) or made[-1])
     jobs = jobs_of(Request(words, multirun=True))
     lines = [list(each) for each in itertools.product(*SWEEPS[line])]
     assert len(jobs) == len(lines)
-    if "seed" in line and "hydra" not in line:
-        kinds = {tuple(word for word in each if word.startswith("pool")) for each in lines}
-        assert sum(one is None for one in made) == len(kinds)
     for number, (job, each) in enumerate(zip(jobs, lines, strict=True)):
         folder, settings = expected(each, number)
         assert (job.settings, job.mistake, job.sweep) == (settings, "", True)

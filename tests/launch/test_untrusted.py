@@ -9,18 +9,19 @@ from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
 
 REFUSED = [
-    "hydra.searchpath=[file:///tmp]", "hydra/job_logging=default", "hydra/launcher=basic",
+    "hydra.searchpath=[file:///tmp]", "hydra/job_logging=default",
     "hydra.job_logging.handlers.file.class=os.system", "+hydra.callbacks={mine:{_target_:os.system}}",
     "++hydra.callbacks.mine._target_=os.system", "~hydra.callbacks",
     "hydra={callbacks:{mine:{_target_:os.system}}}", "+pool@hydra.callbacks.x=max",
     "hydra/job_logging@hydra.x=default", "+pool._target_=os.system", "+pool={_target_:os.system}",
     "++probe.x={y:[{_target_:os.system}]}", "hydra.sweeper._target_=os.system",
+    "hydra.sweeper.custom_search_space=os.system", "+hydra.launcher={_target_:os.system}",
     "+hydra.job.env_set.PATH=x"
 ]  # fmt: skip
 
 
 def test_no_argument_names_code(call, tmp_path):
-    said = ("cannot name code", "a choice is made by its name", "launch=NAME says where jobs run")
+    said = ("cannot name code", "a choice is made by its name")
     for argument in REFUSED:
         status, _, err = call("train", *call.quick, argument)
         assert status == 2 and err.count("\n") == 1, argument
@@ -36,8 +37,8 @@ FILES = {
         f"hydra:\n  callbacks: {{x: {HARM}}}\n": "hydra.callbacks.x",
         f"data: {{mine: {{x: {HARM}}}}}\nhydra: {{callbacks: '${{data.mine}}'}}\n": "hydra.callbacks",
         "defaults: [{override /hydra/job_logging: stdout}]\n": "hydra/job_logging",
-        "defaults: [{override /hydra/launcher: joblib}]\n": "launch=NAME says where jobs run",
-        "defaults: [{override /hydra/sweeper: optuna}]\n": "a sweep runs every combination",
+        f"hydra:\n  sweeper: {HARM}\n": "hydra.sweeper._target_",
+        "hydra:\n  sweeper: {custom_search_space: harm.run}\n": "hydra.sweeper.custom_search_space",
         "hydra:\n  searchpath: [pkg://harm]\n": "hydra.searchpath",
         "x: {searchpath: ['pkg://harm']}\nhydra: ${x}\n": "hydra: of Hydra's settings only",
     },
@@ -80,7 +81,7 @@ def test_no_file_of_a_configuration_folder_names_code(name, call, tmp_path, harm
     assert not harm.exists() and not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize("key", ["+hydra.callbacks.x._target_", "hydra.sweeper.params.seed", "pool._target_"])
+@pytest.mark.parametrize("key", ["+hydra.callbacks.x._target_", "pool._target_"])
 def test_no_sweep_of_a_configuration_folder_names_code(key, call, tmp_path, harm):
     text = f"# @package _global_\nhydra: {{sweeper: {{params: {{'{key}': harm.run}}}}}}\n"
     write(tmp_path, EXPERIMENT, text)
@@ -155,6 +156,7 @@ WORDS = {
     "out=[a,b]": "out=['a', 'b']: not the name of a folder",
     "out={a:b}": "out={'a': 'b'}: not the name of a folder",
     "+pool.x='" + "${" * 300 + "a" + "}" * 300 + "'": "references are nested too deep",
+    "hydra.job.chdir=true": "jobs run where the command is typed",
     "probe.gradient=null": "leave it out by ~probe.gradient",
     "probe.gradient=3": "leave it out by ~probe.gradient"
 }  # fmt: skip
@@ -181,22 +183,31 @@ def test_the_address_of_a_cluster_comes_from_no_file(tmp_path, monkeypatch):
     assert job.settings["launch"]["address"] == "ours:6379"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "name: max\nties: ${oc.env:TOKEN}\n",
-        'name: max\nties: "${\\x6fc.env:TOKEN}"\n',
-        "name: max\nx: env\nties: ${oc.${x}:TOKEN}\n",
-        "name: max\nx: e\nties: '${oc.decode:\"$${oc.${.x}nv:TOKEN}\"}'\n",
-        "defaults: ['${oc.env:TOKEN}']\nname: max\n",
-    ],
-)
-def test_no_file_of_a_configuration_folder_reads_the_environment(text, call, tmp_path, monkeypatch):
-    monkeypatch.setenv("TOKEN", "s3cr3t")
-    write(tmp_path, "pool/mine.yaml", text)
-    status, out, err = call("train", "--config-dir", "mine", "pool=mine", "--cfg", "job", "--resolve")
-    assert status == 2 and "not to the environment" in err and err.count("\n") == 1
-    assert "s3cr3t" not in out + err
+def test_a_file_may_read_the_environment_but_no_secret_is_saved(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_TIES", "last")
+    monkeypatch.setenv("MY_TOKEN", "s3cr3t")
+    path = write(tmp_path, "pool/mine.yaml", "name: max\nties: ${oc.env:MY_TIES}\n")
+    (job,) = jobs_of(Request(["pool=mine"], config_dir=tmp_path / "mine"))
+    assert job.settings["pool"] == {"name": "max", "ties": "last"} and not job.mistake
+    for name in ("${oc.env:MY_TOKEN}", '"${\\x6fc.env:MY_TOKEN}"', "a-${oc.decode:${oc.env:MY_TOKEN}}"):
+        path.write_text(f"name: max\nties: {name}\n")
+        status, out, err = call("train", "--config-dir", "mine", "pool=mine", *call.quick)
+        assert status == 2 and "the environment variable MY_TOKEN" in err and err.count("\n") == 1, err
+        assert "s3cr3t" not in out + err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_bad_file_harms_only_the_commands_that_use_it(call, tmp_path):
+    write(tmp_path, "pool/bad.yaml", "name: [")
+    write(tmp_path, "pool/max.yaml", "name: avg")
+    write(tmp_path, "experiment/loud.yaml", "# @package _global_\nhydra: {verbose: true}\n")
+    write(tmp_path, "pool/good.yaml", "name: avg\n")
+    write(tmp_path, "pool/worse.yaml", "defaults: [bad]\n")
+    assert call("train", "-cd", "mine", "pool=good", "--cfg", "job")[0] == 0
+    for words, said in ((["pool=bad"], "bad.yaml"), ([], "max.yaml"), (["pool=worse"], "bad.yaml"),
+                        (["pool=good", "experiment=loud"], "hydra.verbose")):  # fmt: skip
+        status, _, err = call("train", "-cd", "mine", *words, "--cfg", "job")
+        assert status == 2 and said in err and err.count("\n") == 1, err
 
 
 HARMFUL = "gpu\\ntouch harm #"

@@ -193,6 +193,11 @@ def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, ca
     before = {path for path in shelf.root.rglob("*") if path.is_file()}
     assert main([str(shelf.root)]) == 0
     assert f"tensorboard --logdir {shelf.root}\n      {BOARD}\n" in capsys.readouterr().out
+    asked = ["--baseline", "avg", "--where", "seed=0,1", "--metric", "consistency"]
+    assert main([str(shelf.root), *asked]) == 0
+    state = ("where=seed%3D0%2C1", "metric=invariance.consistency.distinct", "baseline=avg")
+    address = "".join(f"&p.downsampling.{part}" for part in state)
+    assert f"      {BOARD}{address}\n" in capsys.readouterr().out
     assert main([str(shelf.root), "--no-board"]) == 0 and "next:" not in capsys.readouterr().out
     assert (urlsplit(BOARD).hostname, urlsplit(BOARD).fragment) == ("localhost", NAME)
     after = {path for path in shelf.root.rglob("*") if path.is_file()}

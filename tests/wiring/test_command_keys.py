@@ -43,6 +43,8 @@ report/test_command.py
   compare_names_the_folder_and_the_tab_and_writes_nothing_there: compare --no-board
 fit/test_loggers.py
   csv_holds_every_scalar_and_changes_no_bit: log.csv
+launch/test_plugins.py
+  joblib_runs_trials_in_processes_for_two_objectives: objective
 launch/test_compose.py
   the_configuration_is_shown_and_nothing_is_run: train --cfg --package --resolve --info
   a_sweep_of_as_many_jobs_as_it_may_have_is_composed: train --max-jobs
@@ -220,6 +222,50 @@ def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, comman
         service.unreachable = True
         assert command("train", *ONE, "log=wandb", "hydra.run.dir=other") == 2
         assert "log=wandb cannot be opened: no route to host" in capfd.readouterr().err
+
+
+@proves("log.wandb.entity", "log.wandb.tags", "log.wandb.notes")
+def test_several_logs_get_a_run_and_each_takes_its_own_options(command, monkeypatch):
+    monkeypatch.setattr("cnnpool.recipe.find_spec", lambda package: True)
+    for variable, value in (("WANDB_MODE", "offline"), ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")):
+        monkeypatch.setenv(variable, value)
+    wandb, mlflow = type("wandb", (Service,), {}), type("mlflow", (Service,), {})
+    monkeypatch.setattr("cnnpool.fit.loggers.WandbLogger", wandb)
+    monkeypatch.setattr("cnnpool.fit.loggers.MLFlowLogger", mlflow)
+    own = ("log.entity=team", "log.tags=[pools,digits]", "log.notes='a first try'", "log.experiment=mine")
+    assert command("train", *ONE, "log=[tensorboard,wandb,mlflow,csv]", *own, "hydra.run.dir=run") == 0
+    ((first,), (second,)) = wandb.opened, mlflow.opened
+    given = [first.options[key] for key in ("entity", "tags", "notes", "project")]
+    assert given == ["team", ["pools", "digits"], "a first try", "cnnpool"] and second.args[0] == "mine"
+    assert "train/loss" in first.tags & second.tags and Path("run/csv/metrics.csv").is_file()
+    assert json.loads(Path("run/logged.json").read_text()).keys() == {"wandb", "mlflow"}
+
+
+@proves("overwrite")
+def test_a_finished_run_is_trained_anew_where_asked(command, in_a_folder, capfd):
+    words = [word for word in ONE if not word.startswith("hydra.")]
+    assert command("train", *words, "hydra.run.dir=run", "fit.epochs=2") == 0
+    (in_a_folder / "run" / "notes.txt").write_text("mine")
+    before = Path("run/metrics.jsonl").read_text().count("\n")
+    assert command("train", *words, "hydra.run.dir=run", "fit.epochs=3") == 2
+    assert "so others are another run: train anew by overwrite=true" in capfd.readouterr().err
+    assert command("train", *words, "hydra.run.dir=run", "overwrite=true", "fit.lr=0.5", "fit.epochs=2") == 0
+    assert results_of(in_a_folder / "run")["fit"]["lr"] == 0.5
+    assert Path("run/metrics.jsonl").read_text().count("\n") == before
+    assert len(list(Path("run").glob("events.*"))) == 1 and Path("run/notes.txt").is_file()
+
+
+@proves("trainer.fast_dev_run", "trainer.accelerator")
+def test_a_fast_run_tries_a_batch_and_writes_nothing_and_a_missing_accelerator_is_named(
+    command, in_a_folder, capfd
+):
+    words = [word for word in ONE if not word.startswith("hydra.")]
+    assert command("train", *words, "+trainer.fast_dev_run=true", "trainer.accelerator=cpu") == 0
+    out, err = capfd.readouterr()
+    assert "training, validation and test work; nothing was written" in out and "error" not in err
+    assert not list(in_a_folder.iterdir())
+    assert command("train", *words, "trainer.accelerator=mps", "hydra.run.dir=run") == 2
+    assert "trainer.accelerator=mps: Lightning's Trainer refuses this" in capfd.readouterr().err
 
 
 # Probe.

@@ -19,7 +19,7 @@ SHOWN |= {f"train --{flag}" for flag in ("multirun", "cfg", "resolve", "package"
 
 def settings():
     """The keys of ``cnnpool train``; those that several data sets or published networks share once."""
-    yield from ("seed", "out", "experiment")
+    yield from (*schema.OWN, "experiment")
     for room in schema.ROOMS:
         for name in schema.names(room):
             common = room == "data" or name in PUBLISHED or not name

@@ -1,0 +1,155 @@
+"""A sweeper or launcher of Hydra's in front of our jobs: every trial is one run, as by ``cnnpool train``."""
+
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.errors import explain
+from cnnpool.launch.hydra_compose import opened
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.overrides import expanded, parse
+from cnnpool.launch.run_job import run
+from cnnpool.quantity import find, numbers
+from cnnpool.run_folder import results
+from cnnpool.system.next_command import next_lines
+from cnnpool.system.process import importing
+from cnnpool.system.progress import Progress
+from cnnpool.system.signals import Signals, Stopped
+
+QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra.sweep.subdir=.")
+"""A run's folder is made by the run, which writes all that is in it."""
+
+
+class Mistake(BaseException):
+    """Invalid settings; not an Exception, so that the sweeper ends instead of counting a failed trial."""
+
+
+def run_plugins(request: Request) -> int:
+    """Let the sweeper and launcher that ``request`` chooses run its trials; returns the exit status.
+
+    The objective is the number at ``objective`` in a run's ``results.json``; an Optuna that is told no
+    direction gets the better one of that number. Optuna's samplers are seeded, so that the same command makes
+    the same trials, and those that have finished are read.
+    """
+    overrides = parse(request.overrides)
+    hydras = [one for one in overrides if one.is_hydra_override()]
+    ours = [one for one in overrides if not one.is_hydra_override()]
+    fixed = [one for one in ours if not one.is_sweep_override()]
+    with opened(request.config_name, request.config_dir) as composer:
+        lines = [line for one in [*ours, *hydras] for line in expanded(one)] + [*QUIET, *composer.search]
+        whole, hydra = composer.sweep(overrides), GlobalHydra.instance().hydra
+        swept = [one.key_or_group for one in ours if one.is_sweep_override()]
+        swept += [key for key in map(str, whole.hydra.sweeper.get("params") or {}) if key not in swept]
+    folders = [str(one.input_line) for one in hydras if one.key_or_group.startswith("hydra.sweep.")]
+    own = replace(request, overrides=folders, multirun=True, trial=tuple(swept))
+    first = jobs_of(replace(own, overrides=[*(str(one.input_line) for one in fixed), *folders]))[0]
+    if first.mistake:
+        raise ValueError(first.mistake)
+    objectives = _objectives(first.settings)
+    lines += _directed(whole, objectives)
+    lines = [line for line in lines if not line.startswith("hydra.sweep.subdir=") or line in QUIET]
+    # Outside the block: each trial opens the configuration itself.
+    assert hydra is not None
+    task = partial(trial, own, tuple(objectives))
+    # Optuna's database reports all its plug-ins.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    with Signals():
+        try:
+            hydra.multirun(request.config_name, task, lines)
+        except Mistake as mistake:
+            raise ValueError(str(mistake)) from None
+        except RuntimeError as error:
+            sys.stderr.write(f"error: {str(error).splitlines()[0]}\n")
+            return 1
+        except Exception as error:
+            raise ValueError(explain(error, ours)) from error
+    folder = str(first.settings["out"])
+    sys.stdout.write(f"results: {folder}\n{next_lines(('cnnpool', 'compare', folder))}")
+    return 0
+
+
+def trial(request: Request, objectives: Sequence[str], config: DictConfig) -> float | tuple[float, ...]:
+    """Run the job that the sweeper asks for, in whatever process the launcher chose."""
+    # A sweeper writes Python's None.
+    lines = [re.sub("=None$", "=null", line) for line in HydraConfig.get().overrides.task]
+    (job,) = jobs_of(replace(request, overrides=[*lines, *request.overrides]))
+    if job.mistake:
+        raise Mistake(job.mistake)
+    outcome = _run(job)
+    if outcome.state == "stopped":
+        raise Stopped(outcome.status - 128, outcome.message)
+    if outcome.state != "done":
+        raise Mistake(outcome.message) if outcome.status == 2 else RuntimeError(outcome.message)
+    found = results.read(job.folder)
+    values = dict(numbers(found.measured)) if found else {}
+    answers = []
+    for key in objectives:
+        value = values.get(_dotted(key))
+        if value is None:
+            raise Mistake(f"objective={key}: {job.name} has measured no such number")
+        answers.append(float(value))
+    shown = ", ".join(f"{key} {value:.6g}" for key, value in zip(objectives, answers, strict=True))
+    sys.stdout.write(f"{job.name}   {shown}\n")
+    sys.stdout.flush()
+    return answers[0] if len(answers) == 1 else tuple(answers)
+
+
+def _run(job: Job) -> Outcome:
+    launch = job.settings.get("launch", {}).get("name", "local")
+    if launch != "local" or job.devices > 1:
+        # Imported late: most trials run in this process.
+        from cnnpool.launch.sweep import outcomes_of
+
+        return next(iter(outcomes_of([job])))
+    with Signals():
+        return run(job, sparse=True)
+
+
+def _objectives(settings: dict[str, Any]) -> dict[str, str | None]:
+    """The objectives, each with its better direction; a ValueError lists what there is."""
+    with Progress("loading PyTorch"), importing():
+        from cnnpool import probe
+
+    asked = settings["objective"]
+    known = probe.declared([probe.build(name, **options) for name, options in settings["probe"].items()])
+    found: dict[str, str | None] = {}
+    for key in [asked] if isinstance(asked, str) else asked:
+        one = find(known, _dotted(key))
+        if one is None:
+            there = [quantity.tag for quantity in known if not quantity.key.startswith("test.")]
+            raise ValueError(f"objective={key}: choose from {', '.join(there)}")
+        if _dotted(key).startswith("test."):
+            raise ValueError(f"objective={key}: test images judge what was chosen: take val/accuracy")
+        found[key] = one.better
+    return found
+
+
+def _dotted(key: str) -> str:
+    return key.replace("/", ".")
+
+
+def _directed(whole: DictConfig, objectives: dict[str, str | None]) -> list[str]:
+    """Overrides of Optuna's settings that nobody gave: directions, and the seed of its sampler."""
+    sweeper, found = whole.hydra.sweeper, []
+    given = "hydra.sweeper.direction=" in " ".join(whole.hydra.overrides.hydra)
+    if "direction" in sweeper and not given:
+        words = {"higher": "maximize", "lower": "minimize"}
+        if None in objectives.values():
+            key = next(key for key, better in objectives.items() if better is None)
+            raise ValueError(
+                f"objective={key} has no better direction: give hydra.sweeper.direction=minimize or maximize"
+            )
+        ways = [words[str(better)] for better in objectives.values()]
+        found.append("hydra.sweeper.direction=" + (ways[0] if len(ways) == 1 else f"[{','.join(ways)}]"))
+    if "seed" in (OmegaConf.select(whole, "hydra.sweeper.sampler") or {}) and sweeper.sampler.seed is None:
+        found.append("hydra.sweeper.sampler.seed=0")
+    return found
