@@ -140,7 +140,7 @@ class Plot:
 
     @property
     def title(self) -> str:
-        return TITLES.get(self.name, self.name)
+        return TITLES.get(self.name, self.name.capitalize())
 
 
 def plot(name: str, paint: Painter, kinds: Sequence[str] = ("png", "svg")) -> Plot | None:
