@@ -217,6 +217,37 @@ def test_rows_that_are_no_runs_are_refused_with_their_places(tmp_path, lines, op
         cnnpool.compare(steps, "acc", by="group", seed="epoch")
 
 
+CURVES = {
+    "one a choice": ("t", [(g, k) for g in "ab" for k in range(9)]),
+    "several a choice": ("t", [(g, k) for g in "ab" for _ in range(3) for k in range(1, 9)]),
+    "interleaved": ("t", [(g, k) for k in range(9) for g in "ab"]),
+    "newest first": ("t", [(g, k) for g in "ab" for k in range(8, -1, -1)]),
+    "stopped early": ("t", [("a", k) for k in range(9)] + [("b", k) for k in range(5)]),
+    "beside a last row": ("epoch", [("a", k) for k in range(9)] + [("b", 8)]),
+}
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_rows_of_a_curve_are_no_runs_without_seeds(tmp_path, kind):
+    name, steps = CURVES[kind]
+    path = rows(tmp_path / "long.csv", f"group,{name},acc", *(f"{g},{k},{0.5 + k / 100}" for g, k in steps))
+    with pytest.raises(
+        ValueError, match=f"{name} rises from . to 8 in rows of one choice, .*line 2 and below"
+    ):
+        cnnpool.compare(path, "acc", by="group", seed="none")
+
+
+@pytest.mark.parametrize("cell", ["{place}", "{stamp}", "r{seed}", "9", "{x}"])
+def test_columns_that_number_no_steps_are_no_curve(tmp_path, cell):
+    every = enumerate(zip(*columns().values(), strict=True))
+    lines = [
+        f"{cell.format(place=place, stamp=1.7e9 + place / 8, seed=seed, x=x)},{group},{x}"
+        for place, (group, seed, x) in every
+    ]
+    path = rows(tmp_path / "runs.csv", ",group,acc", *lines)
+    assert means(path, "acc", by="group", seed="none") == WANTED
+
+
 def test_the_writers_of_torch_lightning_and_keras_are_read_alike(tmp_path):
     def torch(folder, x):
         events(folder, [(1, 0.25), (2, x)])
