@@ -123,17 +123,9 @@ def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
 def construct(
     table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
 ) -> Made:
-    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters.
-
-    The values are checked by the constructor itself if it is :func:`checked`.
-    """
+    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters."""
     entry = lookup(table, room, name)
-    if getattr(entry, "__init__", None) not in _CHECKED:
-        return entry(*args, **check(entry, name, options))
-    known = options_of(entry)
-    if unknown := next((key for key in options if key not in known), None):
-        raise ValueError(f"{name} has no option {unknown!r}; {did_you_mean(unknown, known)}")
-    return entry(*args, **options)
+    return entry(*args, **check(entry, name, options))
 
 
 def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
@@ -200,11 +192,9 @@ def checked(entry: Class) -> Class:
         construct_unchecked(self, *args, **taken)
 
     entry.__init__ = __init__  # type: ignore[misc]
-    _CHECKED.add(__init__)
     return entry
 
 
-_CHECKED: set[Any] = set()  # Constructors that check their options
 MOST = 8  # Largest number of suggestions for an unknown word
 
 
