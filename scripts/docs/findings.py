@@ -1,0 +1,93 @@
+"""Write README's table and docs/findings.svg: six choices in four published settings, less the baseline.
+
+usage: python scripts/docs/findings.py
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from cnnpool import tables
+from cnnpool.report.pairwise import Decisions, decide
+from cnnpool.report.plots.panels import plot
+from cnnpool.report.statistics import LEVEL, Bits
+from scripts.docs.claims import correct
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, FIGURE = ROOT / "README.md", ROOT / "docs" / "findings.svg"
+START, END = "<!-- findings: begin -->", "<!-- findings: end -->"
+SETTINGS = {
+    "mnist_few/100": ("MNIST, 100 images", "max"),
+    "mnist_operators": ("MNIST, all", "max"),
+    "cifar_operators/4": ("CIFAR-10 (JPEG)", "max"),
+    "finetune": ("pretrained", "keep"),
+}
+"""Folder of a sweep -> its column, and the choice that the others are compared with."""
+CHOICES = ("max_blur", "conv_blur", "blur", "avg", "strided", "subsample")
+SHOWN, OPEN = "#2b6cb0", "white"
+
+
+class Column:
+    """One setting: for each choice the difference in points, half its interval, and whether it is shown."""
+
+    def __init__(self, folder: str):
+        self.title, base = SETTINGS[folder]
+        bits = correct(ROOT / "docs" / folder)
+        names = [base, *(name for name in bits if name != base)]
+        decided = compared([bits[name] for name in names])
+        self.cells = {name: self._cell(decided, names.index(name)) for name in CHOICES if name in names}
+
+    def _cell(self, decided: Decisions, place: int) -> tuple[float, float, bool]:
+        pair = decided.between(place, 0)
+        assert pair.crossed is not None
+        return 100 * pair.mean, 100 * pair.crossed.half, pair.adjusted < LEVEL
+
+    def text(self, name: str) -> str:
+        if name not in self.cells:
+            return ""
+        mean, _, shown = self.cells[name]
+        return f"**{mean:+.2f}**" if shown else f"{mean:+.2f}"
+
+
+def compared(bits: list[Mapping[int, Bits]]) -> Decisions:
+    """Every choice with the first, by the images that each seed got right."""
+    values = [{seed: float(row.mean()) for seed, row in one.items()} for one in bits]
+    return decide(values, bits, named=True)
+
+
+def figure(columns: list[Column]) -> Figure:
+    """A panel for each setting, on a scale of its own; filled where a difference is shown."""
+    drawn = Figure(figsize=(10, 2.6), layout="constrained")
+    for axes, column in zip(drawn.subplots(1, len(columns), sharey=True), columns, strict=True):
+        axes.axvline(0, color="#9a9a9a", linewidth=1.2)
+        for place, name in enumerate(CHOICES):
+            if name in column.cells:
+                mean, half, shown = column.cells[name]
+                look = {"color": SHOWN, "markerfacecolor": SHOWN if shown else OPEN, "capsize": 3}
+                axes.errorbar(mean, place, xerr=half, fmt="o", markersize=6, **look)
+        axes.set_title(column.title, fontsize="medium")
+        axes.set_yticks(range(len(CHOICES)), CHOICES)
+        axes.set_xlabel("worse | better (points)", fontsize="small")
+    drawn.axes[0].invert_yaxis()
+    return drawn
+
+
+def table(columns: list[Column]) -> str:
+    rows = [[f"`{name}`", *(column.text(name) for column in columns)] for name in CHOICES]
+    found = tables.from_rows(["", *(column.title for column in columns)], rows)
+    return tables.markdown(found, markup=True)
+
+
+def main() -> None:
+    columns = [Column(folder) for folder in SETTINGS]
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.split(START)[0], page.split(END)[1]
+    PAGE.write_text(f"{before}{START}\n\n{table(columns)}\n\n{END}{after}", encoding="utf-8")
+    drawn = plot("findings", lambda: (figure(columns), ""))
+    assert drawn is not None
+    FIGURE.write_bytes(drawn.svg)
+
+
+if __name__ == "__main__":
+    main()
