@@ -7,7 +7,7 @@ import re
 import shlex
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from cnnpool.report import logs
 from cnnpool.report.logs import Row
 from cnnpool.report.runs import Run, entered, is_report, read_all
 from cnnpool.report.scalars import Series, is_log, number, table
+from cnnpool.report.steps import STEPS, refuse_curves
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.results import NAMED, Results
 
@@ -32,7 +33,6 @@ HIGHER = re.compile(
     r"(?i:acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc)"
     r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:f1|m?ap|m?iou|r2|top.?[15])(?![a-z])"
 )
-STEPS = re.compile(r"(?i)epoch|step|iter|round")  # Columns that number the steps of a run, and not runs
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
 MOST = 12  # Most columns, curves or values that are listed
@@ -248,7 +248,7 @@ def _grouped(rows: Sequence[Row], names: Names, value: Value) -> list[Run]:
     known = {key for row in rows for key in row.facts}
     numbered = seed != UNPAIRED or seed in known
     if not numbered:
-        _refuse_curves(rows, keys, {*keys, *names.metric})
+        refuse_curves(rows, keys, {*keys, *names.metric})
     for row in rows:
         series = {tag: curve for tag in names.metric if (curve := row.curve(tag))}
         if not series and row.tags is not None:
@@ -276,43 +276,6 @@ def _grouped(rows: Sequence[Row], names: Names, value: Value) -> list[Run]:
             place = Path(row.place)
             runs.append(Logged(place, "done", row.problem, found, row.facts, keys, numbered, series, value))
     return runs
-
-
-def _refuse_curves(rows: Sequence[Row], keys: Sequence[str], named: Collection[str]) -> None:
-    """A ValueError if a column of a table rises from the same number in every group, as steps or seeds do."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row.tags is None:
-            groups.setdefault(tuple(row.facts.get(key, "") for key in keys), []).append(row)
-    several = [own for own in groups.values() if len(own) > 1]
-    for key in [key for key in rows[0].facts if key not in named] if several else []:
-        steps = bool(STEPS.search(key))
-        for order in (1, -1):
-            parts = [part for own in several for part in _rising(row.facts[key] for row in own[::order])]
-            least = 2 if len(parts) == len(several) else 3
-            alike = len({part[0] for part in parts}) == 1 and min(map(len, parts)) >= least
-            if alike and (steps or len(parts) > 1):
-                name, ends = key or "the first column", f"{parts[0][0]:g} to {parts[0][-1]:g}"
-                seeds = "" if steps else f"if it numbers the runs, --seed {key}; "
-                raise ValueError(
-                    f"{name} rises from {ends} in rows of one choice, {several[0][0].place} and below: "
-                    f"{seeds}if they are steps of a run, keep its last; if it is a setting, name it in --by"
-                )
-
-
-def _rising(texts: Iterable[str]) -> list[list[float]]:
-    """Numbers in parts that rise; empty if some text is none."""
-    parts: list[list[float]] = []
-    for text in texts:
-        try:
-            x = float(text)
-        except ValueError:
-            return []
-        if parts and x > parts[-1][-1]:
-            parts[-1].append(x)
-        else:
-            parts.append([x])
-    return parts
 
 
 def _fact(row: Row, key: str, option: str, known: Iterable[str]) -> str:

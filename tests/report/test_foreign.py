@@ -359,6 +359,25 @@ def test_a_job_of_hydra_is_one_run_whatever_lies_beside_its_logs(tmp_path):
     assert "optimizer.lr=c and a" in means(tmp_path, "val_acc", by="optimizer.lr", seed="seed")
 
 
+TAGGED = {
+    "a function": ["f: !!python/name:math.sqrt ''"],
+    "an object": ["d: !!python/object/new:torch.device", "- cuda"],
+    "a tag of their own": ["p: !Custom {a: 1}"],
+    "a set and bytes": ["s: !!set {x, y}", "b: !!binary aGk="],
+    "an anchor": ["m: &one {w: 1}", "n: *one"],
+}
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_parameters_beside_a_tagged_value_are_kept(tmp_path, kind):
+    for place, (group, seed, x) in enumerate(zip(*columns().values(), strict=True)):
+        folder = tmp_path / f"version_{place}"
+        rows(folder / "hparams.yaml", f"net: {group}", f"seed: {seed}", *TAGGED[kind])
+        rows(folder / "metrics.csv", "epoch,step,val_acc", "0,1,.1", f"1,2,{x}")
+    wanted = {f"net={group}": mean for group, mean in WANTED.items()}
+    assert means(tmp_path, "val_acc", by="net", seed="seed") == wanted
+
+
 def test_links_are_entered_once_and_what_they_lead_to_has_its_own_name(tmp_path):
     root = each_run(tmp_path / "logs", lambda folder, x: events(folder, [(1, x)]))
     shutil.move(root / "b", tmp_path / "elsewhere")
