@@ -119,7 +119,7 @@ class TrainerFlags:
         max_time: stop after this time, as DD:HH:MM:SS; null: no limit.
         num_nodes: machines, each with ``fit.devices`` devices, >= 1.
         min_epochs: train at least this many epochs, whatever a callback requests; null: no limit.
-        limit_train_batches, limit_val_batches, limit_test_batches: of an epoch; null: all.
+        limit_train_batches, limit_val_batches, limit_test_batches: of an epoch, in whole batches; null: all.
         check_val_every_n_epoch: validate after every this many epochs, >= 1.
         profiler: simple, advanced or pytorch: profile the run; null: none.
         detect_anomaly: name the operation that first produced a NaN gradient; slow.

@@ -80,11 +80,8 @@ def train(
         if record:
             for other in others:
                 other.replay(record.records)
-        flags = TrainerFlags(**settings.get("trainer", {})).given
-        if not len(run.dataset.val):
-            flags["limit_val_batches"] = 0
         more = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
-        trainer = build_trainer(recipe, flags, [*more, *measuring(run), saving], loggers)
+        trainer = build_trainer(recipe, run.flags, [*more, *measuring(run), saving], loggers)
         if start and (start.metrics["stopped"] or start.header["steps"] >= start.header["total_steps"]):
             run.classifier.restore(start.content)
             saving.load_state_dict(start.metrics)
@@ -173,11 +170,11 @@ def prepare(
     """Make a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
     run = parts(settings, recipe, kind)
-    from cnnpool.fit.trainer import precision_of
+    from cnnpool.fit.trainer import in_batches, precision_of
 
     if recipe.test == "best" and not len(run.dataset.val):
         raise ValueError("fit.test=best needs validation images: raise data.val_size, or take fit.test=last")
-    refuse_untested(settings.get("trainer", {}).get("limit_test_batches"), len(run.images.test_dataloader()))
+    run.flags = in_batches(TrainerFlags(**settings.get("trainer", {})).given, run.images)
     run.out, run.run, run.probes, run.overrides, run.asked = out, name, probes, overrides, asked(settings)
     # Precision and data are not settings, but they must match a checkpoint too.
     facts = {**run.asked, "precision": precision_of(recipe), "data_sha256": run.dataset.sha256}
@@ -188,15 +185,6 @@ def prepare(
         if not (out / layout.CHECKPOINTS).exists():
             save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     return run
-
-
-def refuse_untested(share: float | None, batches: int) -> None:
-    """Refuse a share of the test batches that leaves none: Lightning does so once the training is over."""
-    if isinstance(share, float) and int(share * batches) < 1:
-        raise ValueError(
-            f"trainer.limit_test_batches={share} is less than a batch of the test images ({batches} in all): "
-            "give a number of batches, a larger share or a smaller data.eval_batch_size"
-        )
 
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:

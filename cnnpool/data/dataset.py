@@ -70,14 +70,14 @@ class Dataset:
         return self.source.part or self.test.shape[1:]
 
     def train_loader(
-        self, *, shard: tuple[int, int] = (0, 1), parts: int = 1, channels_last: bool = True
+        self, *, shard: tuple[int, int] | None = (0, 1), parts: int = 1, channels_last: bool = True
     ) -> Loader:
         """Shuffled and augmented batches; drops an incomplete last batch unless it is the only one.
 
         The process ``shard``, (rank, world), takes its share of each batch, in ``parts`` parts. A ValueError
         if there would be no batch, a batch cannot be divided, or an image is too small.
         """
-        source, world = self.source, shard[1]
+        source, world = self.source, shard[1] if shard else 1
         if source.batch_size % (world * parts):
             raise ValueError(
                 f"data.batch_size={source.batch_size} must be a multiple of fit.devices x fit.accumulate, "
@@ -99,13 +99,13 @@ class Dataset:
         if source.mixup or source.cutmix:
             images.mix = partial(mix, num_classes=self.num_classes, mixup=source.mixup, cutmix=source.cutmix)
         order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
-        return Loader(images, order, batch_size=batch_size // parts)
+        return Loader(images, sampler=order, batch_size=batch_size // parts)
 
     def plain_loader(
         self,
         split: Split,
         *,
-        shard: tuple[int, int] = (0, 1),
+        shard: tuple[int, int] | None = (0, 1),
         channels_last: bool = True,
         batch_size: int | None = None,
     ) -> Loader:
@@ -114,7 +114,7 @@ class Dataset:
         fits = max(1, min(EVAL_IMAGES, EVAL_IMAGES * EVAL_SIDE**2 // (height * width)))
         size = batch_size or self.source.eval_batch_size or fits
         images = self._images(split, channels_last)
-        return Loader(images, EpochSampler(len(split), shard=shard), batch_size=size)
+        return Loader(images, sampler=EpochSampler(len(split), shard=shard), batch_size=size)
 
     def _images(self, split: Split, channels_last: bool) -> ImageDataset:
         return ImageDataset(

@@ -217,6 +217,7 @@ def _opaque(strip: Image.Image, white: int) -> Image.Image:
         grey[values == strip.info.get("transparency", -1)] = 255
         return Image.fromarray(grey)
     if not strip.has_transparency_data:
-        return strip
+        # Pillow makes no grey of these.
+        return strip.convert("RGB") if strip.mode in ("LAB", "HSV") else strip
     strip = strip.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", strip.size, "white"), strip)

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch import distributed as dist
+from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from cnnpool.data.augment import centre, send
 from cnnpool.data.base import Split
@@ -56,15 +57,16 @@ class ImageDataset(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitems__(self, items: Sequence[Item]) -> Batch:
-        epoch = items[0][0]
-        index = torch.tensor([number for _, number in items])
+    def __getitems__(self, items: Sequence[Item] | Sequence[int]) -> Batch:
+        pairs = [(0, item) if isinstance(item, int) else item for item in items]
+        epoch = pairs[0][0]
+        index = torch.tensor([number for _, number in pairs])
         here = index.to(self.split.labels.device)
         pixels, labels = self.split.rows.read(here), self.split.labels.index_select(0, here)
         images = self._images(send(pixels, self.device), epoch, index)
         labels = send(labels, self.device)
         # From its own generator, which leaves the draws of the augmentation unchanged.
-        return self.mix(images, labels, generator(self.seed, *items[0], 1)) if self.mix else (images, labels)
+        return self.mix(images, labels, generator(self.seed, *pairs[0], 1)) if self.mix else (images, labels)
 
     def move(self, device: torch.device, *, images: bool = True) -> None:
         """Make batches on ``device`` from now on; with ``images`` all images are kept there too."""
@@ -105,7 +107,8 @@ class EpochSampler(DistributedSampler[Item]):
     It is a ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike
     torch's it repeats no image. Items contain the epoch, because persistent workers never see ``set_epoch``.
     Of ``shard``, (rank, world), every world-th of ``images`` images is taken, from rank on; some are dropped
-    until all shuffled shards are equally long, and until the length is a ``multiple``.
+    until all shuffled shards are equally long, and until the length is a ``multiple``. None is (0, 1), and
+    a ValueError where several processes iterate, each of which would get all images.
     """
 
     def __init__(
@@ -114,10 +117,11 @@ class EpochSampler(DistributedSampler[Item]):
         *,
         seed: int = 0,
         shuffle: bool = False,
-        shard: tuple[int, int] = (0, 1),
+        shard: tuple[int, int] | None = (0, 1),
         multiple: int = 1,
     ):
-        rank, world = shard
+        rank, world = shard or (0, 1)
+        self.shared = shard is not None
         super().__init__(range(images), world, rank, shuffle, seed)  # type: ignore[arg-type]
         own = (images + (0 if shuffle else world - 1 - rank)) // world
         self.images, self.length = images, own // multiple * multiple
@@ -132,13 +136,19 @@ class EpochSampler(DistributedSampler[Item]):
             self.start = 0
         super().set_epoch(epoch)
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shared and processes()[1] > 1:
+            raise ValueError(
+                f"each of {processes()[1]} processes would get all images of this loader: give the Trainer "
+                "the data module itself, datamodule=..., or make it with shard=(rank, world)"
+            )
         start, self.start = self.start, 0
         order = torch.arange(self.images)
         if self.shuffle:
             order = torch.randperm(self.images, generator=generator(self.seed, self.epoch))
-        own = order[self.rank :: self.num_replicas][: self.length]
-        return iter([(self.epoch, index) for index in own[start:].tolist()])
+        own = order[self.rank :: self.num_replicas][: self.length][start:].tolist()
+        # Plain places where the epoch changes nothing, as a writer of predictions wants them.
+        return iter([(self.epoch, index) for index in own] if self.shuffle else own)
 
 
 class Loader(DataLoader[Batch]):
@@ -148,28 +158,38 @@ class Loader(DataLoader[Batch]):
     starts an iteration before it sets the epoch. Slow batches are prefetched by a thread, which needs no
     copy of the images and starts no process: with two worker processes, images of a folder arrived at 0.5 to
     0.9 times the rate (two cores, 960 photographs).
+
+    A Trainer makes a loader anew, by its class and torch's own arguments, here ``options``: with a sampler in
+    order (``overfit_batches``), or with batches of which it notes the indices (``predict``).
     """
 
     dataset: ImageDataset
-    sampler: EpochSampler
-    batch_size: int
+    batch_sampler: BatchSampler
 
-    def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int):
+    def __init__(self, dataset: ImageDataset, *, sampler: Any = None, batch_size: int = 1, **options: Any):
+        if isinstance(sampler, SequentialSampler):
+            sampler = EpochSampler(len(dataset), shard=processes())
         # A separate generator: each iteration would otherwise draw from torch's global one.
-        super().__init__(
-            images, batch_size=batch_size, sampler=sampler, collate_fn=as_it_is, generator=torch.Generator()
-        )
+        own = {"collate_fn": as_it_is, "generator": torch.Generator()}
+        super().__init__(dataset, batch_size=batch_size, sampler=sampler, **own | options)
         if len(self) == 0:
-            each = f" for each of {sampler.num_replicas} devices" if sampler.num_replicas > 1 else ""
+            devices, size = self.order.num_replicas, self.batch_sampler.batch_size
+            each = f" for each of {devices} devices" if devices > 1 else ""
             remedy = "use fewer devices or more images" if each else "lower batch_size"
-            raise ValueError(f"no batch of {batch_size} in {len(images)} images{each}: {remedy}")
+            raise ValueError(f"no batch of {size} in {len(dataset)} images{each}: {remedy}")
         self._handed_out = 0
 
+    @property
+    def order(self) -> EpochSampler:
+        sampler = self.batch_sampler.sampler
+        assert isinstance(sampler, EpochSampler)
+        return sampler
+
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        self._handed_out = self.sampler.start // self.batch_size
+        self._handed_out = self.order.start // self.batch_sampler.batch_size
         batches: Iterator[Batch] = super().__iter__()
         made = batches
-        if ahead := self.dataset.ahead(self.batch_size):
+        if ahead := self.dataset.ahead(self.batch_sampler.batch_size):
             count = range(len(self) - self._handed_out)
             batches = in_threads(lambda _: next(made), count, ahead=ahead, workers=1)
         for batch in batches:
@@ -178,7 +198,7 @@ class Loader(DataLoader[Batch]):
 
     def state_dict(self) -> dict[str, int]:
         """The epoch, and the number of batches returned in it."""
-        return {"epoch": self.sampler.epoch, "batch": self._handed_out}
+        return {"epoch": self.order.epoch, "batch": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resume after the batches counted in ``state``; after a whole epoch, with the next one."""
@@ -188,8 +208,13 @@ class Loader(DataLoader[Batch]):
                 f"cannot resume after batch {batch}: an epoch has {len(self)} (other data or batch_size?)"
             )
         self._handed_out = batch % len(self)
-        self.sampler.set_epoch(epoch + batch // len(self))
-        self.sampler.start = self._handed_out * self.batch_size
+        self.order.set_epoch(epoch + batch // len(self))
+        self.order.start = self._handed_out * self.batch_sampler.batch_size
+
+
+def processes() -> tuple[int, int]:
+    """(rank, world) of torch's process group, (0, 1) without one."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def as_it_is(batch: Any) -> Any:

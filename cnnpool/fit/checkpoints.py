@@ -45,7 +45,7 @@ class Checkpoints(Checkpoint):
         self.record = record
         self.signals = signals
         self.best = -1.0
-        self.stopped = False
+        self.stopped = self.asked = False  # Ended before its last epoch; asked to, after ``min_epochs``
         self.images = 0
         self.training = Stopwatch()
         self.begun, self.saved_time = time.perf_counter(), time.monotonic()
@@ -60,6 +60,8 @@ class Checkpoints(Checkpoint):
         # A run that resumes within an epoch gets no epoch start.
         self.training.start()
         self._steps = module.steps
+        # Lightning forgets in a new process that a callback has asked for the end.
+        trainer.should_stop |= self.asked
 
     def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         self.training.start()
@@ -104,6 +106,7 @@ class Checkpoints(Checkpoint):
         return {
             "best": self.best,
             "stopped": self.stopped,
+            "asked": self.asked,
             "images": self.images,
             "seconds": self.training.seconds,
             "taken": self.training.taken,
@@ -113,6 +116,7 @@ class Checkpoints(Checkpoint):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.stopped, self.images = state["best"], state["stopped"], state["images"]
+        self.asked = state.get("asked", False)
         self.training.seconds, self.training.taken = state["seconds"], state["taken"]
         self.begun -= state["wall_s"]
 
@@ -128,6 +132,7 @@ class Checkpoints(Checkpoint):
 
     def _save(self, trainer: Trainer, module: Classifier) -> None:
         self._check(module)
+        self.asked = trainer.should_stop
         if trainer.is_global_zero:
             keep(self.folder / LAST, self.folder / PREVIOUS)
         trainer.save_checkpoint(self.folder / LAST, weights_only=False)

@@ -209,7 +209,7 @@ class Classifier(LightningModule):
     def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         self._correct.append(self._evaluate("test", batch).argmax(1) == batch[1])
 
-    def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Probabilities (N, classes) for images, or for the images of a batch (images, labels)."""
         images = batch[0] if isinstance(batch, list | tuple) else batch
         return self.forward(images).softmax(1)

@@ -4,10 +4,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader
 
 from cnnpool.data import Dataset, Loader, Split
-from cnnpool.data.loader import Batch, as_it_is
 
 
 class Images(LightningDataModule):
@@ -43,12 +41,9 @@ class Images(LightningDataModule):
     def test_dataloader(self) -> Loader:
         return self._plain(self.dataset.test)
 
-    def predict_dataloader(self) -> DataLoader[Batch]:
+    def predict_dataloader(self) -> Loader:
         """The test images; predictions are in the order of ``dataset.test``."""
-        loader = self.test_dataloader()
-        # For predictions Lightning recreates every loader, and supports only torch's own class.
-        settings: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
-        return DataLoader(loader.dataset, collate_fn=as_it_is, **settings)
+        return self.test_dataloader()
 
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict() if self._loader else {}
@@ -57,8 +52,8 @@ class Images(LightningDataModule):
         self._position = dict(state_dict)
 
     @property
-    def _shard(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+    def _shard(self) -> tuple[int, int] | None:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else None
 
     def _train_loader(self) -> Loader:
         return self.dataset.train_loader(

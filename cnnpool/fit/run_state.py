@@ -31,6 +31,7 @@ class Run:
     run: str = ""  # Its folder below the output root
     mark: str = ""  # The random name of the folder, in the first process
     recipe: Recipe
+    flags: dict[str, Any] = field(default_factory=dict)  # Of Lightning's Trainer
     seed: int
     images: Images
     classifier: Classifier

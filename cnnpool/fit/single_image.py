@@ -22,13 +22,17 @@ def single_image(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
     # Imported late: a training reads its images elsewhere.
     from torchvision.transforms.v2 import functional as transforms
 
-    from cnnpool.data.decode import decode
+    from cnnpool.data.decode import decode, reason
 
     want = data.get("whole", data["size"])
     if isinstance(image, Tensor):
         values = image
     else:
-        pixels = decode(str(image), tuple(want), data["in_channels"], data.get("white"))
+        try:
+            pixels = decode(str(image), tuple(want), data["in_channels"], data.get("white"))
+        except Exception as error:
+            # By its format a damaged file may raise any.
+            raise ValueError(f"cannot read {image}: {reason(error)}") from error
         values = torch.from_numpy(pixels.copy()).permute(2, 0, 1) / 255
     channels, *have = values.shape
     if channels != data["in_channels"]:

@@ -22,6 +22,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
 
 from cnnpool.fit.checkpoints import SafeCheckpointIO
+from cnnpool.fit.datamodule import Images
 from cnnpool.recipe import Recipe
 from cnnpool.system.hardware import Precision, fast_precision
 from cnnpool.system.process import by_srun
@@ -80,6 +81,28 @@ def build_trainer(
         line = str(error).partition("\n")[0]
         given = " ".join(f"trainer.{key}={value}" for key, value in flags.items())
         raise ValueError(f"{given or 'fit'}: Lightning's Trainer refuses this ({line})") from error
+
+
+def in_batches(flags: Mapping[str, Any], images: Images) -> dict[str, Any]:
+    """``flags`` with limits in whole batches, of which Lightning counts the parts of ``fit.accumulate``.
+
+    A ValueError if a share leaves no batch: Lightning says so in the middle of a run.
+    """
+    found, val = dict(flags), len(images.dataset.val)
+    if not val:
+        found["limit_val_batches"] = 0
+    batches = {"train": images.batches_of_epoch // images.accumulate, "test": len(images.test_dataloader())}
+    for split, count in (batches | ({"val": len(images.val_dataloader())} if val else {})).items():
+        key, size = f"limit_{split}_batches", "batch_size" if split == "train" else "eval_batch_size"
+        limit = found.get(key)
+        if isinstance(limit, float) and (limit := int(limit * count)) < 1:
+            raise ValueError(
+                f"trainer.{key}={found[key]} is less than a batch of the images ({count} batches in all): "
+                f"give a number of batches, a larger share or a smaller data.{size}"
+            )
+        if limit:
+            found[key] = limit * (images.accumulate if split == "train" else 1)
+    return found
 
 
 def cluster(devices: int, nodes: int) -> ClusterEnvironment:

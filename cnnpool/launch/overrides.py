@@ -27,6 +27,7 @@ from cnnpool.launch.config import (
 from cnnpool.schema import SECTIONS
 from cnnpool.system.output import shortened
 
+FORM = "not of the form key=value, as pool=max is"
 FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
 PLUGINS = ("hydra/sweeper", "hydra/launcher")
@@ -151,6 +152,8 @@ def _parser() -> OverridesParser:
 def _parse(line: str) -> Override:
     if CONTROL.search(line):
         raise ValueError(f"{shortened(repr(line))}: {ONE_LINE}")
+    if not line.lstrip("+~").partition("=")[0].strip():
+        raise ValueError(f"{shortened(line) or repr(line)}: {FORM}")
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
@@ -168,7 +171,7 @@ def _quoted(line: str) -> Override:
     # A backslash is special only before a quote.
     inside = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value)
     quoted = f"{key}='{inside}'"
-    message = f"{shortened(line)}: not of the form key=value, as pool=max is"
+    message = f"{shortened(line)}: {FORM}"
     try:
         override = _parser().parse_override(quoted)
     except (HydraException, RecursionError, ValueError):

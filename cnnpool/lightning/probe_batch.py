@@ -9,7 +9,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from cnnpool.probe.base import ends_of
+from cnnpool.probe.base import described, ends_of
 
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
 # Of an object in memory, and where a function is written in a file.
@@ -48,13 +48,6 @@ def mixed(labels: Any) -> bool:
     return (
         isinstance(labels, Tensor) and labels.is_floating_point() and labels.ndim == 2 and labels.shape[1] > 1
     )
-
-
-def described(value: Any) -> str:
-    """The type of ``value``; for a tensor also its dtype and shape."""
-    if not isinstance(value, Tensor):
-        return f"a {type(value).__name__}"
-    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
 def fingerprint(argument: Any) -> str:

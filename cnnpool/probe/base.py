@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
 from annotated_types import Ge, Le
@@ -18,6 +18,7 @@ from cnnpool.registry import options_of
 Result = dict[str, Any]
 Stages = Mapping[str, nn.Module]
 AtLeastTwo = Annotated[int, Ge(2), Le(10**9)]
+INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 Pixels = Annotated[int, Ge(1), Le(256)]
 PixelsOrZero = Annotated[int, Ge(0), Le(256)]
 
@@ -74,12 +75,33 @@ class Probe(ABC):
         black: Tensor | None = None,
         white: Tensor | None = None,
     ) -> Result:
-        """The result as nested dictionaries of JSON's types; the arguments as in ``Batch``."""
-        return self.read(model, stages, Batch(images, labels, black, white))
+        """The result as nested dictionaries of JSON's types; the arguments as in ``Batch``.
+
+        ``labels`` may be integers of any kind, also of pixels, (N, H, W); a ValueError for others.
+        """
+        return self.read(model, stages, Batch(images, classes_of(images, labels), black, white))
 
     @abstractmethod
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         """Measure ``model``, whose downsampling operators are ``stages``, on a batch."""
+
+
+def classes_of(images: Tensor, labels: Any) -> Tensor:
+    """``labels`` of the images or their pixels as int64; a ValueError unless they are class indices."""
+    whole = isinstance(labels, Tensor) and labels.dtype in INTEGERS
+    if not whole or labels.ndim not in (1, 3) or labels.shape[:1] != images.shape[:1]:
+        raise ValueError(
+            f"labels must be one class index per image, integers (N,), got {described(labels)} for "
+            f"{len(images)} images"
+        )
+    return cast(Tensor, labels.long())
+
+
+def described(value: Any) -> str:
+    """The type of ``value``; for a tensor also its dtype and shape."""
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
 def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:

@@ -97,7 +97,10 @@ def test_a_result_is_json_repeats_exactly_and_declares_its_numbers_with_their_ra
     if name != "cost":
         assert (result["s1"] if name == "gradient" else result)["samples"] == few(name)["samples"]
         torch.manual_seed(7)
-        assert probe.measure(cnn, cnn.stages, images, labels) == result
+        assert probe.measure(cnn, cnn.stages, images, labels.to(torch.uint16)) == result
+    for wrong in (labels.double(), labels == 1, labels[:-1], labels[:, None], labels.tolist()):
+        with pytest.raises(ValueError, match=r"must be one class index per image, integers"):
+            probe.measure(cnn, cnn.stages, images, wrong)
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import BasePredictionWriter, EarlyStopping
 from PIL import Image
 from short_runs import quiet_trainer
 
@@ -94,12 +94,50 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     assert by_values.name == images.dataset.classes[int(batches[0][0].argmax())]
     # An image of another size is resized and cut: a plain one stays plain.
     assert classifier.predict(torch.full((1, 20, 16), 0.5)) == classifier.predict(torch.full((1, 8, 8), 0.5))
+    with pytest.raises(ValueError, match=r"cannot read run/results\.json: not an image of BMP, "):
+        classifier.predict("run/results.json")
     with pytest.raises(ValueError, match="the image has 3 channels, and the network takes 1"):
         classifier.predict(pixels.expand(3, -1, -1) / 255)
     assert cnnpool.load(tmp_path / "run" / "checkpoints" / "best.ckpt").steps > 0
     with pytest.raises(ValueError, match="written before version"):
         torch.save({"state_dict": {}}, "old.ckpt")
         cnnpool.load("old.ckpt")
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_loaders_work_wherever_a_trainer_makes_them_anew():
+    classifier, images = cnnpool.classifier(*QUICK), cnnpool.datamodule("digits", limit=256, batch_size=64)
+    whole = torch.cat(quiet().predict(classifier, images))
+    with torch.no_grad():
+        plain = [classifier.eval()(batch).softmax(1) for batch, _ in images.test_dataloader()]
+    classifier.train()
+    noted = Noted("batch")
+    loaders = [images.val_dataloader(), images.test_dataloader()]
+    ours = quiet(callbacks=[noted]).predict(classifier, loaders)[1]
+    assert torch.equal(torch.cat(ours), whole) and torch.equal(torch.cat(plain), whole)
+    assert noted.places == [*range(len(images.dataset.val)), *range(len(images.dataset.test))]
+    first = next(iter(images.dataset.plain_loader(images.dataset.train, batch_size=64)))
+    seen = []
+    classifier.on_train_batch_end = lambda outputs, batch, number: seen.append(batch)
+    for given in ({"datamodule": images}, {"train_dataloaders": images.train_dataloader()}):
+        quiet(max_epochs=2, overfit_batches=1).fit(classifier, **given)
+        assert len(seen) == 2 and all(map(torch.equal, first * 2, seen[0] + seen[1]))
+        seen.clear()
+        flags = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
+        quiet(max_epochs=2, **flags).fit(classifier, **given)
+        assert len(seen) == 8 and not torch.equal(seen[0][0], seen[4][0])
+        seen.clear()
+
+
+class Noted(BasePredictionWriter):
+    """Notes the places in the data set that a Trainer hands on with predictions."""
+
+    def __init__(self, interval):
+        super().__init__(interval)
+        self.places = []
+
+    def write_on_batch_end(self, trainer, module, predicted, places, *rest):
+        self.places += places
 
 
 def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):

@@ -234,6 +234,8 @@ def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capf
         (["trainer.gradient_clip_val=-1"], "trainer.gradient_clip_val must be a number above 0"),
         (["fit.devices=0"], "fit.devices must be -1, or a whole number from 1 to 1,024, got 0"),
         (["fit.max_steps=9", "trainer.min_epochs=2"], "min_epochs=2 and fit.max_steps=9 contradict"),
+        (["trainer.limit_train_batches=0.01"], "is less than a batch of the images (9 batches in all): give"),
+        (["trainer.limit_val_batches=0.01"], "a larger share or a smaller data.eval_batch_size"),
         (["fit.accumulate=3"], "data.batch_size=128 must be a multiple of fit.devices x fit.accumulate"),
         (["callback=nosuch"], "no callback/nosuch; choose from early_stopping, learning_rate_monitor"),
     ],
@@ -357,6 +359,10 @@ def test_parts_of_the_images_are_used_where_asked(run):
     logged = records(folder)
     planned = load(folder / "checkpoints" / "last.ckpt")["cnnpool"]["total_steps"]
     assert len(steps(folder)) == planned == 4 and results_of(folder)["epochs"] == 2
+    # A batch stays one, however many parts it has.
+    for limit, count in (("3", 3), ("0.4", 3)):
+        parts = run(f"trainer.limit_train_batches={limit}", "fit.accumulate=4", "fit.epochs=1")
+        assert len(steps(parts)) == count
     # A share of 50 images is a multiple of 0.02.
     (val,) = {line["val/accuracy"] for line in logged if "val/accuracy" in line}
     assert (val * 50) % 1 == pytest.approx(0, abs=1e-6)
