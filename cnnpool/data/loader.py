@@ -170,7 +170,7 @@ class Loader(DataLoader[Batch]):
         if isinstance(sampler, SequentialSampler):
             sampler = EpochSampler(len(dataset), shard=processes())
         # A separate generator: each iteration would otherwise draw from torch's global one.
-        own = {"collate_fn": as_it_is, "generator": torch.Generator()}
+        own: dict[str, Any] = {"collate_fn": as_it_is, "generator": torch.Generator()}
         super().__init__(dataset, batch_size=batch_size, sampler=sampler, **own | options)
         if len(self) == 0:
             devices, size = self.order.num_replicas, self.batch_sampler.batch_size

@@ -12,9 +12,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from cnnpool.lightning import probe_batch
-from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, described, measurable
+from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, measurable
 from cnnpool.probe import Batch, Probe
-from cnnpool.probe.base import Result, Stages, examined, scalars
+from cnnpool.probe.base import Result, Stages, described, examined, scalars
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import named_stages, stages_of

@@ -36,6 +36,7 @@ MEASUREMENTS = {
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "same": ["scripts/reliability/same_against_same.py 200"],
     "deletions": ["scripts/reliability/deletions.py"],
+    "mutants": ["scripts/reliability/mutants.py"],
 }
 ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     "kills": lambda r: (
@@ -72,6 +73,10 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"{r['most that chance allows of either']}); {r['difference from itself']:g}",
     ),
     "deletions": lambda r: _deletions(r),
+    "mutants": lambda r: (
+        "a change of what the program means: noticed by the tests, by those of `make test` alone",
+        f"{r['noticed']}, {r['noticed quickly']} of {r['changes']}",
+    ),
 }
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 """Lines of docs/reliability.md between which the table is written."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reliability import deletions, null_logs
+from scripts.reliability import deletions, mutants, null_logs
 from scripts.reliability.__main__ import MEASUREMENTS, ROWS, faults, page
 from scripts.reliability.faults import FAULTS, wrong
 from scripts.reliability.same_against_same import verdict
@@ -110,6 +110,35 @@ def test_a_statement_is_deleted_whole_and_restored(tmp_path, monkeypatch):
         deletions.tried(tmp_path, "cnnpool/training.py", 2, tests)
     without = "def f(x):\n    pass\n    return x\n"
     assert seen == [(["a"], without), (["tests/wiring", "tests/fit"], without)]
+    assert path.read_text() == text
+
+
+def test_every_change_of_meaning_stands_once_where_the_list_says():
+    found = mutants.mutants()
+    assert len(found) >= 200 and len({one.key for one in found}) == len(found)
+    assert {"fit", "data", "probe", "report", "choose", "pool", "readout"} <= {one.room for one in found}
+    with pytest.raises(ValueError, match="'nowhere' stands 0 times, not once"):
+        mutants.Mutant("cnnpool/training.py", "nowhere", "", "").place()
+
+
+def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(tmp_path, monkeypatch):
+    one = mutants.mutants(["fit"])[0]
+    path, seen = tmp_path / one.file, []
+    path.parent.mkdir()
+    path.write_text(text := (ROOT / one.file).read_text())
+    monkeypatch.setattr(mutants, "run", lambda clone, tests, _: (seen.append((tests, path.read_text())), {}))
+    took = {
+        "t.py::slow": [True, 0.1],
+        "t.py::late": [False, 2.0],
+        "t.py::soon": [False, 1.0],
+        "u.py::x": [False, 0],
+    }
+    for reach, tests in (
+        ("t.py", ["t.py::soon", "t.py::late", "t.py::slow"]),
+        ("t.py::late", ["t.py::late"]),
+    ):
+        mutants.tried(tmp_path, one, {"took": took, "reach": {f"{one.file}:{min(one.lines)}": [reach]}})
+        assert seen.pop() == (tests, text.replace(one.old, one.new))
     assert path.read_text() == text
 
 

@@ -104,7 +104,7 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
         cnnpool.load("old.ckpt")
 
 
-@pytest.mark.filterwarnings("ignore:You requested to overfit")
+@pytest.mark.filterwarnings("ignore:You requested to overfit", "ignore:You defined a `validation_step`")
 def test_loaders_work_wherever_a_trainer_makes_them_anew():
     classifier, images = cnnpool.classifier(*QUICK), cnnpool.datamodule("digits", limit=256, batch_size=64)
     whole = torch.cat(quiet().predict(classifier, images))
