@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.winners import Max, MaxTiles, Ties, indices_of, packs, winners_dtype
+from cnnpool.pool.autograd.winners import Max, Ties, indices_of, winners_dtype
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
@@ -64,8 +64,9 @@ def max_pool2d(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as in ``torch.nn.functional``.
 
-    The backward pass needs one byte per output (two bits for 2x2 tiles with compiled kernels), and neither
-    the input nor 8-byte indices. Maps so small that the call dominates the time use torch's own kernel. NaN
+    The backward pass needs one byte per output, and neither the input nor 8-byte indices. Maps so small that
+    the call dominates the time use torch's own kernel. NaN wins over everything; padding never wins.
+    Half-precision gradients are summed in float32.
     wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
@@ -97,7 +98,7 @@ def max_pool2d(
     if _torch_suffices(input, window, ties, return_indices):
         return _by_torch(input, window, return_indices)
     if not return_indices:
-        return _maxima(input, window, ties)
+        return _with_winners(input, window, ties)[0]
     y, winners = _with_winners(input, window, ties)
     return y, indices_of(winners, window, input.shape[-2], input.shape[-1])
 
@@ -148,14 +149,6 @@ def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple
         return y.to(x.dtype), indices
     y = torch.max_pool2d(exact, *window)
     return y.contiguous(memory_format=memory_format(is_channels_last(x))) if small else y.to(x.dtype)
-
-
-def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
-    packed = packs(x, window, ties) if x.dim() == 4 else None
-    if packed is None:
-        return _with_winners(x, window, ties)[0]
-    tiles: Tensor = MaxTiles.apply(x, window, packed)
-    return tiles
 
 
 def _with_winners(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:

@@ -60,11 +60,11 @@ def grow(value):
 OUTER = """
 from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.helper import grow
-from cnnpool.pool.cpu.loops.intrinsics import store
+from cnnpool.pool.cpu.loops.lanes import write
 @compiled
 def fill(start, stop, target, like):
     for i in range(start, stop):
-        store(target, i, grow(like))
+        write(target, i, grow(like))
 """
 USE = """
 import os, sys, tempfile, torch

@@ -48,6 +48,14 @@ class Averaging(NamedTuple):
         outer = self.window.padding[axis] if self.counting.include_pad else 0
         return [min(start + k, length + outer) - max(start, -outer) for start in self._starts(axis)]
 
+    def entries(self, axis: int) -> Entries:
+        """The sums along an axis, each pixel weighted by the inverse of the counted cells."""
+        divisors = self.counts(axis)
+        if self.counting.override:
+            divisors = [1 if axis else self.counting.override] * len(divisors)
+        windows = zip(self.cells(axis), divisors, strict=True)
+        return tuple(tuple((i, 1 / divisor) for i in cells) for cells, divisor in windows)
+
     def _starts(self, axis: int) -> list[int]:
         stride, padding = self.window.stride[axis], self.window.padding[axis]
         return [o * stride - padding for o in range(self.output_size[axis])]

@@ -10,15 +10,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import Function
 
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, Transformable, apply, fold, save, unfold
 from cnnpool.pool.cells import cell_views, cells
-from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.window import Window, is_channels_last, memory_format, wide
 
 Ties = Literal["first", "last", "split"]
-TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
 
 
 class Route(NamedTuple):
@@ -200,33 +198,3 @@ class Max(Transformable):
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
         return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
-
-
-def packs(x: Tensor, window: Window, ties: Ties) -> Any:
-    """The kernels that pool ``x`` with two bits per output, or None if there are none for this window."""
-    if ties != "first" or window[:4] != TILES or not torch.is_grad_enabled():
-        return None
-    if window.ceil_mode and any(n % 2 for n in x.shape[2:]):
-        return None
-    return kernels_without_forward_mode("max_2x2_packed", x)
-
-
-class MaxTiles(Function):
-    """(x, window, kernels of ``packs``) -> maxima of 2x2 tiles; saves two bits per output."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, window: Window, packed: Any) -> Any:
-        y, winners = packed.forward(x)
-        ctx.packed = packed
-        ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
-        ctx.save_for_backward(winners)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (winners,), last = ctx.saved_tensors, ctx.route.channels_last
-        kernel = kernels("max_2x2_packed", grad)
-        if kernel is not None and not torch.is_grad_enabled():
-            return kernel.backward(grad, winners, ctx.route.size, last), None, None
-        places = ctx.packed.unpack(winners, grad.shape[-4:], last)
-        return scatter(grad, places, ctx.route), None, None

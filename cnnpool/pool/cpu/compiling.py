@@ -40,10 +40,10 @@ def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
     folder = cache_folder()
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     try:
-        kernel: Kernel[P, Result] = njit(nogil=True, cache=folder is not None)(function)
+        kernel: Kernel[P, Result] = njit(nogil=True, error_model="numpy", cache=folder is not None)(function)
     except RuntimeError:
         _warn(str(folder), "Numba finds no place for them")
-        kernel = njit(nogil=True)(function)
+        kernel = njit(nogil=True, error_model="numpy")(function)
     finally:
         config.CACHE_DIR = before
     return kernel
@@ -57,7 +57,7 @@ def cache_folder() -> Path | None:
     name contains a digest of all loops: Numba checks only a kernel's own file, and would reuse a kernel whose
     helpers have changed.
     """
-    sources = b"\0".join(file.read_bytes() for file in sorted(LOOPS.glob("*.py")))
+    sources = b"\0".join(file.read_bytes() for file in sorted(LOOPS.parent.rglob("*.py")))
     name = f"kernels-{sha256(sources).hexdigest()[:16]}"
     beside, own = LOOPS / "__pycache__", os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     homes = [Path(config.CACHE_DIR)] if config.CACHE_DIR else [beside, Path(own, "cnnpool")]

@@ -1,194 +1,312 @@
 """Separable linear pooling of plain CPU tensors by compiled kernels: averages, sums and blurs."""
 
 from functools import lru_cache
-from itertools import accumulate
-from math import frexp
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from numba import int64
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
-from cnnpool.pool.cpu.compiling import Kernel
-from cnnpool.pool.cpu.loops import avg_2x2, separable
-from cnnpool.pool.cpu.memory import aligned, empty, scalar, table
-from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, transposed
+from cnnpool.pool.cpu.loops.lanes import (
+    LANES,
+    load,
+    loading,
+    loading_pairs,
+    read,
+    spread,
+    spreading,
+    store,
+    store_pairs,
+)
+from cnnpool.pool.cpu.loops.planes import (
+    FEW,
+    SOME,
+    cells_of,
+    clear_edges,
+    cut,
+    fill,
+    fill_border,
+    fold_border,
+    origin,
+    paste,
+    read_rows,
+    write_rows,
+)
+from cnnpool.pool.cpu.loops.signatures import (
+    Address,
+    Border,
+    Cells,
+    Grid,
+    Map,
+    Number,
+    Pair,
+    compiled,
+    inlined,
+)
+from cnnpool.pool.cpu.memory import CPU, empty, scalar, table
+from cnnpool.pool.cpu.runs import Axis, Lists, Plan, Planes, are_tiles, in_place, planes, room, scaled
+from cnnpool.pool.cpu.runs import Cells as Weights
+from cnnpool.pool.cpu.threads import spread as share
+from cnnpool.pool.edges import source
 from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
-class Axis(NamedTuple):
-    """One axis of a map: the (pixel, weight) terms of every output, and those of a window inside the map."""
-
-    length: int
-    stride: int
-    entries: Entries
-    taps: tuple[tuple[int, float], ...]
-    """(offset from stride * output, weight) of a window that lies inside."""
-
-    @property
-    def adjoint(self) -> Entries:
-        """The sums of the transposed map."""
-        return transposed(self.entries, self.length)
-
-
-class Table:
-    """Entries in memory for kernels: start of each result's entries, their places, their weights."""
-
-    def __init__(self, entries: Entries, wide: torch.dtype, ends: tuple[int, int, int] = (0, 0, 0)):
-        flat = [entry for several in entries for entry in several]
-        starts = list(accumulate(map(len, entries), initial=0))
-        places, weights = [place for place, _ in flat], [weight for _, weight in flat]
-        self.held = table(starts, torch.int64), table(places, torch.int64), table(weights, wide)
-        self.pointers = tuple(t.data_ptr() for t in self.held)
-        self.ends = ends
+@inlined
+def _weigh(
+    x: Address, at: int, cells: Cells, row: int, column: int, factors: Address, out: Address, target: int,
+    count: int, total: Number, like: Number, to: Number,
+) -> None:  # fmt: skip
+    """A run of weighted sums, times ``factors`` if given."""
+    begin, end, base = cells_of(cells, row, column)
+    at += base
+    for t in range(0, count, LANES):
+        t = max(0, min(t, count - LANES))
+        sums = spread(total)
+        for e in range(begin, end):
+            value = load(x, at + t + read(cells[0], e, int64(0)), like)
+            sums = sums + value * spread(read(cells[1], e, total))
+        if factors:
+            sums = sums * load(factors, t, total)
+        store(out, target + t, sums, to)
 
 
-class Plan:
-    """Tables for sums over the windows of maps of one size; 2x2 tiles have one weight, ``tile``."""
-
-    def __init__(
-        self,
-        down: Axis,
-        across: Axis,
-        divisors: list[list[int]] | None = None,
-        tile: float | None = None,
-    ):
-        self.axes, self.divisors, self.tile = (down, across), divisors, tile
-        self.size, self.out_size = (down.length, across.length), (len(down.entries), len(across.entries))
-        self.ready: dict[tuple[bool, torch.dtype], tuple[Any, ...]] = {}
-
-    def tables(self, adjoint: bool, wide: torch.dtype) -> tuple[Table, Table, Table, Tensor | None]:
-        """Tables of rows, of columns, of the sums that inner columns share, and divisors."""
-        key = adjoint, wide
-        if key not in self.ready:
-            down, across = (axis.adjoint if adjoint else axis.entries for axis in self.axes)
-            divisors = None if self.divisors is None else table(self.divisors, wide)
-            common = _common(self.axes[1], adjoint, *self.out_size, wide)
-            self.ready[key] = Table(down, wide), Table(across, wide), common, divisors
-        return self.ready[key]
+@compiled
+def _last(
+    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, channels: int, cells: Cells,
+    total: Number, like: Number,
+) -> None:  # fmt: skip
+    """Rows ``start`` to ``stop`` of all samples' results, in place."""
+    (height, width), (rows, columns) = size, out_size
+    for line in range(start, stop):
+        at = line // rows * height * width * channels
+        for c in range(columns):
+            target = (line * columns + c) * channels
+            _weigh(x, at, cells, line % rows, c, 0, y, target, channels, total, like, like)
 
 
-@lru_cache(maxsize=256)
-def blur_plan(blurring: Blurring) -> Plan:
-    """Binomial blur and subsampling."""
-    down, across = (
-        Axis(length, stride, blurring.entries(axis), blurring.window(axis))
-        for axis, (length, stride) in enumerate(zip(blurring.size, blurring.stride, strict=True))
-    )
-    return Plan(down, across)
+@compiled
+def _forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
+    cells: Cells, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
+    """Planes ``start`` to ``stop``."""
+    image, sums = scratch + held[0], scratch + held[1]
+    (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
+    straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
+    fill(image, sh * sw * part, like)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, like)
+        fill_border(image, of, grid, border, like)
+        if straight:
+            out, _ = origin(unit, outputs)
+            _weigh(image, 0, cells, 0, 0, factors, y, out, count, total, like, like)
+        else:
+            _weigh(image, 0, cells, 0, 0, factors, sums, 0, count, total, like, like)
+            write_rows(sums, y, unit, outputs, pitch, like)
 
 
-@lru_cache(maxsize=256)
-def average_plan(averaging: Averaging) -> Plan:
-    """Sums of windows divided by a number, or by the number of counted cells."""
-    window, counting, size, _ = averaging
-    axes = []
-    for axis, (length, k, s, p) in enumerate(zip(size, *window[:3], strict=True)):
-        entries = tuple(tuple((i, 1.0) for i in cells) for cells in averaging.cells(axis))
-        axes.append(Axis(length, s, entries, tuple((i - p, 1.0) for i in range(k))))
-    down, across = axes
-    counts = averaging.counts(0), averaging.counts(1)
-    divisors = [[counting.override or rows * columns for columns in counts[1]] for rows in counts[0]]
-    only = {number for row in divisors for number in row}
-    if len(only) > 1 or abs(frexp(next(iter(only)))[0]) != 0.5:
-        return Plan(down, across, divisors)
-    # Division by a power of two is exact, so it can precede the sum.
-    weight = 1 / next(iter(only))
-    down = down._replace(entries=tuple(tuple((i, weight) for i, _ in several) for several in down.entries))
-    tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and averaging.output_size == (size[0] // 2, size[1] // 2)
-    return Plan(down, across, tile=weight if tiles else None)
+@compiled
+def _adjoint(
+    start: int, stop: int, scratch: Address, grad: Address, out: Address, of: Map, outputs: Map, grid: Grid,
+    cells: Cells, border: Border, factors: Address, held: tuple[int, ...], begin: int, total: Number,
+    like: Number,
+) -> None:  # fmt: skip
+    """As ``_forward``, from gradients of outputs to those of inputs."""
+    image, rounded, grads, wide = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
+    (sh, sw, _, _, pitch, part), (some, count) = grid, held[4:]
+    fill(grads, some, like)
+    for unit in range(start, stop):
+        read_rows(grad, unit, outputs, grads, begin, pitch, like)
+        if wide != grads:
+            for t in range(0, some, LANES):
+                value = load(grads, t, like)
+                if factors:
+                    value = value * load(factors, t, total)
+                store(wide, t, value, total)
+        for u in range(sh):
+            for v in range(sw):
+                _weigh(wide, begin, cells, u, v, 0, image, (u * sw + v) * part, count, total, total, total)
+        fold_border(image, of, grid, border, total)
+        if rounded != image:
+            for t in range(0, sh * sw * part, LANES):
+                store(rounded, t, load(image, t, total), like)
+        paste(rounded, out, unit, of, grid, like)
+
+
+def _tiled(lanes: int) -> tuple[Any, Any]:
+    """The sums of a row of 2x2 tiles of a contiguous map, so many at once, and their adjoint."""
+    load_pairs, load_some, repeat = loading_pairs(lanes), loading(lanes), spreading(lanes)
+
+    @inlined
+    def sums(
+        x: Address, at: int, width: int, y: Address, out: int, columns: int, weight: Number, like: Number
+    ) -> None:
+        for c in range(0, columns, lanes):
+            c = min(c, columns - lanes)
+            (a, b), (d, e) = load_pairs(x, at + 2 * c, like), load_pairs(x, at + width + 2 * c, like)
+            store(y, out + c, ((a + b) + (d + e)) * repeat(weight), like)
+
+    @inlined
+    def adjoint(
+        grad: Address, at: int, out: Address, target: int, width: int, columns: int, weight: Number,
+        like: Number,
+    ) -> None:  # fmt: skip
+        for c in range(0, columns, lanes):
+            c = min(c, columns - lanes)
+            value = load_some(grad, at + c, like) * repeat(weight)
+            store_pairs(out, target + 2 * c, value, value, like)
+            store_pairs(out, target + width + 2 * c, value, value, like)
+
+    return sums, adjoint
+
+
+_sums_of_eight, _adjoint_of_eight = _tiled(SOME)
+_sums_of_four, _adjoint_of_four = _tiled(FEW)
+
+
+@compiled
+def _forward_tiles(
+    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, weight: Number, like: Number
+) -> None:
+    """Rows of tiles of contiguous maps, ``start`` to ``stop``, of at least ``FEW``."""
+    (height, width), (rows, columns) = size, out_size
+    for row in range(start, stop):
+        at, out = (row // rows * height + row % rows * 2) * width, row * columns
+        if columns >= SOME:
+            _sums_of_eight(x, at, width, y, out, columns, weight, like)
+        else:
+            _sums_of_four(x, at, width, y, out, columns, weight, like)
+
+
+@compiled
+def _adjoint_tiles(
+    start: int, stop: int, grad: Address, out: Address, size: Pair, out_size: Pair, weight: Number,
+    like: Number,
+) -> None:  # fmt: skip
+    """Gradients of the same rows."""
+    (height, width), (rows, columns) = size, out_size
+    for row in range(start, stop):
+        at, target = row * columns, (row // rows * height + row % rows * 2) * width
+        if columns >= SOME:
+            _adjoint_of_eight(grad, at, out, target, width, columns, weight, like)
+        else:
+            _adjoint_of_four(grad, at, out, target, width, columns, weight, like)
+        clear_edges(out, row, size, out_size, like)
+
+
+Linear = Averaging | Blurring
+
+
+def _rule(linear: Linear) -> tuple[tuple[Axis, Axis], list[list[float]], Tensor | None]:
+    """The axes, the weights of a window's rows and columns, and (H', W') the factors of sums that differ."""
+    size, out_size = linear.size, linear.output_size
+    if isinstance(linear, Blurring):
+        taps = [linear.window(axis) for axis in (0, 1)]
+        kernel, stride = linear.filter_size, linear.stride
+        padding = -taps[0][0][0], -taps[1][0][0]
+        weights, factors = [[weight for _, weight in several] for several in taps], None
+    else:
+        kernel, stride, padding = linear.window[:3]
+        counts = [linear.counts(axis) for axis in (0, 1)]
+        if linear.counting.override:
+            counts = [[linear.counting.override], [1]]
+        even = all(len(set(several)) == 1 for several in counts)
+        weights = [[1 / several[0] if even else 1.0] * k for several, k in zip(counts, kernel, strict=True)]
+        down, across = (torch.tensor(several, dtype=torch.float64, device=CPU) for several in counts)
+        factors = None if even else 1 / torch.outer(down, across)
+    down, across = zip(size, out_size, kernel, stride, padding, (1, 1), strict=True)
+    return (down, across), weights, factors
+
+
+def _borders(linear: Linear, axes: tuple[Axis, Axis]) -> list[list[int]]:
+    """Along each axis the pixels of the border and those they are copies of, counted with the padding."""
+    if isinstance(linear, Averaging):
+        return [[], []]
+    borders: list[list[int]] = []
+    for length, count, k, s, p, _ in axes:
+        outside = [i for i in range(-p, (count - 1) * s - p + k) if not 0 <= i < length]
+        copied = [(i, source(i, length, linear.padding_mode)) for i in outside]
+        borders.append([n + p for i, pixel in copied if pixel is not None for n in (i, pixel)])
+    return borders
+
+
+@lru_cache(maxsize=1024)
+def _plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
+    last, size, out_size = linear.channels_last, linear.size, linear.output_size
+    (axes, weights, factors), wide = _rule(linear), wide_of(torch.empty(0, dtype=dtype))
+    numbers = scalar(0.0, wide), scalar(0.0, dtype)
+    result = size if adjoint else out_size
+    if in_place(channels, last):
+        sums = [linear.entries(axis) for axis in (0, 1)]
+        sums = [transposed(s, n) for s, n in zip(sums, size, strict=True)] if adjoint else sums
+        other = out_size if adjoint else size
+        cells = Weights(scaled(sums[0], other[1] * channels), scaled(sums[1], channels), wide)
+        rest: tuple[Any, ...] = other, result, channels, cells.pointers, *numbers
+        return Plan(_last, result, result[0], 0, rest, (cells,))
+    if are_tiles(axes) and not last and isinstance(linear, Averaging):
+        kernel = _adjoint_tiles if adjoint else _forward_tiles
+        rest = size, out_size, scalar(weights[0][0] * weights[1][0], wide), numbers[1]
+        return Plan(kernel, result, channels * out_size[0], 0, rest, ())
+    cut = planes(axes, channels, last)
+    return _plan_of_planes(linear, cut, weights, factors, adjoint, (dtype, wide), channels)
+
+
+def _plan_of_planes(
+    linear: Linear, cut: Planes, weights: list[list[float]], factors: Tensor | None, adjoint: bool,
+    dtypes: tuple[torch.dtype, torch.dtype], channels: int,
+) -> Plan:  # fmt: skip
+    (dtype, wide), result = dtypes, linear.size if adjoint else linear.output_size
+    numbers, item, size = (scalar(0.0, wide), scalar(0.0, dtype)), dtype.itemsize, wide.itemsize
+    units = -(-channels // cut.pixel) if linear.channels_last else channels
+    lists: list[Lists] = []
+    for axis in (0, 1):
+        found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
+        lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
+    cells, borders = Weights(*lists, wide), [table(b, torch.int64) for b in _borders(linear, cut.axes)]
+    border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
+    begin, count = (cut.begin, cut.pixels) if adjoint else (0, cut.windows)
+    some = begin + count + LANES
+    spaced = None if factors is None else torch.zeros(some + LANES, dtype=wide, device=CPU)
+    if factors is not None and spaced is not None:
+        gap = cut.pitch * cut.pixel
+        for r, row in enumerate(factors):
+            at = begin + r * gap
+            spaced[at : at + len(row) * cut.pixel] = row.repeat_interleave(cut.pixel)
+    where = cut.map, cut.outputs, cut.grid, cells.pointers, border, 0 if spaced is None else spaced.data_ptr()
+    held: tuple[int, ...]
+    if not adjoint:
+        held, scratch = room(cut.image * item, some * item)
+        return Plan(_forward, result, units, scratch, (*where, held, *numbers), (cells, borders, spaced))
+    held, scratch = room(cut.image * size, cut.image * item, (some + LANES) * item, (some + LANES) * size)
+    image, rounded, grads, widened = held
+    held = image, image if dtype == wide else rounded, grads, widened
+    if dtype == wide and spaced is None:
+        held = (*held[:3], grads)
+    rest = *where, (*held, some, count), begin, *numbers
+    return Plan(_adjoint, result, units, scratch, rest, (cells, borders, spaced))
 
 
 def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
     """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose, rounded once."""
-    return _run(adjoint, x, blur_plan(blurring), blurring.channels_last)
+    return _run(x, blurring, adjoint)
 
 
 def average(x: Tensor, averaging: Averaging, adjoint: bool) -> Tensor:
     """Means (N, C, H', W') of the windows of ``x`` (N, C, H, W), or the transpose; summed as by ``blur``."""
-    return _run(adjoint, x, average_plan(averaging), averaging.channels_last)
+    return _run(x, averaging, adjoint)
 
 
-def _run(adjoint: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
-    layout, stated = memory_format(last), stated_format(x, last)
-    wide = wide_of(x)
-    x = x.contiguous(memory_format=layout)
-    (samples, channels), size, out_size = x.shape[:2], plan.size, plan.out_size
-    shape = (samples, channels, *(size if adjoint else out_size))
-    result = empty(shape, x.dtype, stated)
-    if plan.tile is not None:
-        _tiles(adjoint, x, result, plan, last, scalar(plan.tile, wide))
-        return result
-    down, across, common, divisors = plan.tables(adjoint, wide)
-    divided = 0 if divisors is None else divisors.data_ptr()
-    pixels = out_size[0] * out_size[1]
-    kernel: Kernel[..., None]
-    if last:
-        kernel = separable.adjoint_last if adjoint else separable.forward_last
-        units = samples if adjoint else samples * out_size[0]
-        counts = (pixels, out_size[1], 1) if adjoint else (size[1], 1)
-        room, scratch = room_of(wide.itemsize, *(n * channels for n in counts))
-        rest: tuple[Any, ...] = channels, down.pointers, across.pointers, divided, room
-    else:
-        kernel = separable.adjoint if adjoint else separable.forward
-        units = samples * channels
-        room, scratch = plane_room(plan, wide)
-        rest = down.pointers, across.pointers, common.pointers, common.ends, divided, room
-    where = x.data_ptr(), result.data_ptr(), size, out_size
-    numbers = scalar(0.0, wide), scalar(0.0, x.dtype)
-    spread(kernel, units, x.nbytes + result.nbytes, *where, *rest, *numbers, scratch=scratch)
+def _run(x: Tensor, linear: Linear, adjoint: bool) -> Tensor:
+    last = linear.channels_last
+    size = linear.size if adjoint else linear.output_size
+    result = empty((*x.shape[:2], *size), x.dtype, stated_format(x, last))
+    write_sums(x.contiguous(memory_format=memory_format(last)), linear, adjoint, result)
     return result
 
 
-def _tiles(adjoint: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, weight: Any) -> None:
-    (samples, channels), lines = x.shape[:2], result.shape[2]
-    where, rest = (x.data_ptr(), result.data_ptr(), plan.size, plan.out_size), (weight, scalar(0.0, x.dtype))
-    moved = x.nbytes + result.nbytes
-    kernel: Kernel[..., None]
-    if last:
-        kernel = avg_2x2.adjoint_last if adjoint else avg_2x2.forward_last
-        spread(kernel, samples * lines, moved, *where, channels, *rest)
-    else:
-        kernel = avg_2x2.adjoint if adjoint else avg_2x2.forward
-        spread(kernel, samples * channels, moved, *where, *rest)
-
-
-def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtype) -> Table:
-    """The sums of results away from the ends, if columns can be computed as if they had no ends."""
-    stride, part = axis.stride, rows * columns
-    if stride > 2 or axis.length != columns * stride:
-        return Table((), wide)
-    if adjoint:
-        plain = [
-            tuple((-((k - q) // stride), w) for k, w in axis.taps[::-1] if (k - q) % stride == 0)
-            for q in range(stride)
-        ]
-        whole = [tuple((i // stride + k, w) for k, w in plain[i % stride]) for i in range(axis.length)]
-        ends = _ends(axis.adjoint, whole)
-    else:
-        plain = [tuple((k % stride * part + k // stride, w) for k, w in axis.taps)]
-        ends = _ends(axis.entries, [tuple((o * stride + k, w) for k, w in axis.taps) for o in range(columns)])
-    return Table(tuple(plain), wide, (stride, *ends))
-
-
-def _ends(entries: Entries, plain: list[tuple[tuple[int, float], ...]]) -> tuple[int, int]:
-    """Numbers of results on the left and on the right that include all that differ from the plain ones."""
-    count = len(plain)
-    other = [i for i, (a, b) in enumerate(zip(entries, plain, strict=True)) if sorted(a) != sorted(b)]
-    left = max((i + 1 for i in other if 2 * i < count), default=0)
-    return left, max((count - i for i in other if 2 * i >= count), default=0)
-
-
-def plane_room(plan: Plan, wide: torch.dtype) -> tuple[tuple[int, ...], int]:
-    """``room_of`` the sums over one plane of a contiguous map."""
-    (height, width), (rows, columns) = plan.size, plan.out_size
-    return room_of(wide.itemsize, *[rows * width] * 2, rows * columns, max(height * width, rows))
-
-
-def room_of(width: int, *counts: int) -> tuple[tuple[int, ...], int]:
-    """Bytes of a number, offsets of arrays of ``counts`` numbers with margins between, and bytes in all."""
-    margin, offsets, at = 256, [], 256
-    for count in counts:
-        offsets.append(at)
-        at += aligned(count * width) + margin
-    return (width, *offsets), at
+def write_sums(x: Tensor, linear: Linear, adjoint: bool, result: Tensor) -> None:
+    """Write the map of a dense ``x``, or the transpose, to ``result``."""
+    plan = _plan(linear, x.shape[1], x.dtype, adjoint)
+    moved, where = x.nbytes + result.nbytes, (x.data_ptr(), result.data_ptr())
+    share(plan.kernel, x.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)

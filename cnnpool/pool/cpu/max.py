@@ -1,98 +1,336 @@
-"""Max pooling of plain CPU tensors by compiled kernels."""
+"""Max pooling of plain CPU tensors by compiled kernels: maxima of any windows, and their gradients."""
 
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import torch
+from numba import int32, int64, uint8
 from torch import Tensor
 
-from cnnpool.pool.cpu.loops import max_2x2, max_nchw, max_nhwc
-from cnnpool.pool.cpu.memory import aligned, empty, scalar
-from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.cpu.loops.lanes import (
+    LANES,
+    beats,
+    load,
+    load_bits,
+    load_bytes,
+    loading_bits,
+    loading_pairs,
+    read,
+    select,
+    spread,
+    spreading,
+    store,
+    store_bytes,
+    store_pairs,
+)
+from cnnpool.pool.cpu.loops.planes import (
+    FEW,
+    SOME,
+    cells_of,
+    clear_edges,
+    cut,
+    fill,
+    origin,
+    paste,
+    read_rows,
+    write_rows,
+)
+from cnnpool.pool.cpu.loops.signatures import Address, Cells, Grid, Map, Number, Pair, compiled, inlined
+from cnnpool.pool.cpu.memory import empty, scalar, table
+from cnnpool.pool.cpu.runs import Axis, Plan, are_tiles, entries_of, in_place, planes, room, scaled
+from cnnpool.pool.cpu.runs import Cells as Places
+from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
-SKIPS_NOWHERE = False
+SKIPS_NOWHERE = True
+NOWHERE = uint8(255)
+"""The place of no winner; windows here have fewer cells."""
+
+
+@inlined
+def _best(
+    x: Address, at: int, cells: Cells, row: int, column: int, first: Address, y: Address, winners: Address,
+    out: int, count: int, like: Number,
+) -> None:  # fmt: skip
+    """The maxima of a run of windows and their winners: ``first``, or the first cell, if all are -inf."""
+    begin, end, base = cells_of(cells, row, column)
+    for t in range(0, count, LANES):
+        t = max(0, min(t, count - LANES))
+        a = at + base + t
+        best, place = load(x, a, like), spread(read(cells[1], begin, int32(0)))
+        if first:
+            place = load_bytes(first, t)
+        for e in range(begin + 1, end):
+            value = load(x, a + read(cells[0], e, int64(0)), like)
+            wins = beats(value, best)
+            best = select(wins, value, best)
+            place = select(wins, spread(read(cells[1], e, int32(0))), place)
+        store(y, out + t, best, like)
+        store_bytes(winners, out + t, place)
+
+
+@inlined
+def _given(
+    grad: Address, winners: Address, at: int, cells: Cells, row: int, column: int, out: Address, target: int,
+    count: int, total: Number, like: Number,
+) -> None:  # fmt: skip
+    """The sums of the gradients that a run of pixels gets from the windows over each, in order."""
+    (begin, end, base), nothing = cells_of(cells, row, column), spread(total)
+    at += base
+    for t in range(0, count, LANES):
+        t = max(0, min(t, count - LANES))
+        sums, a = nothing, at + t
+        for e in range(begin, end):
+            b = a + read(cells[0], e, int64(0))
+            won = load_bits(winners, b, NOWHERE) == spread(uint8(read(cells[1], e, int32(0))))
+            sums = sums + select(won, load(grad, b, like), nothing)
+        store(out, target + t, sums, like)
+
+
+@inlined
+def _given_once(
+    grad: Address, winners: Address, at: int, cells: Cells, row: int, column: int, out: Address, target: int,
+    count: int, nothing: Number,
+) -> None:  # fmt: skip
+    """The same where there is one window over each."""
+    begin, _, base = cells_of(cells, row, column)
+    place, none = spread(uint8(read(cells[1], begin, int32(0)))), spread(nothing)
+    at += base + read(cells[0], begin, int64(0))
+    for t in range(0, count, LANES):
+        t = max(0, min(t, count - LANES))
+        won = load_bits(winners, at + t, NOWHERE) == place
+        store(out, target + t, select(won, load_bits(grad, at + t, nothing), none), nothing)
+
+
+@compiled
+def _forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, of: Map, outputs: Map,
+    grid: Grid, cells: Cells, first: Address, held: tuple[int, ...], lowest: Number,
+) -> None:  # fmt: skip
+    """Planes ``start`` to ``stop``; rows of outputs without gaps are written where they belong."""
+    image, best, places = scratch + held[0], scratch + held[1], scratch + held[2]
+    (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
+    straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
+    fill(image, sh * sw * part, lowest)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, lowest)
+        if straight:
+            out, _ = origin(unit, outputs)
+            _best(image, 0, cells, 0, 0, first, y, winners, out, count, lowest)
+        else:
+            _best(image, 0, cells, 0, 0, first, best, places, 0, count, lowest)
+            write_rows(best, y, unit, outputs, pitch, lowest)
+            write_rows(places, winners, unit, outputs, pitch, NOWHERE)
+
+
+@compiled
+def _backward(
+    start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, of: Map,
+    outputs: Map, grid: Grid, cells: Cells, held: tuple[int, ...], begin: int, total: Number,
+    like: Number,
+) -> None:  # fmt: skip
+    """Gradients of planes; ``begin``: where the first window's numbers lie in scratch memory."""
+    image, grads, places = scratch + held[0], scratch + held[1], scratch + held[2]
+    (sh, sw, _, _, pitch, part), count = grid, held[3]
+    fill(places, held[4], NOWHERE)
+    for unit in range(start, stop):
+        read_rows(grad, unit, outputs, grads, begin, pitch, like)
+        read_rows(winners, unit, outputs, places, begin, pitch, NOWHERE)
+        for u in range(sh):
+            for v in range(sw):
+                first, last, _ = cells_of(cells, u, v)
+                if last - first == 1:
+                    _given_once(grads, places, begin, cells, u, v, image, (u * sw + v) * part, count, like)
+                else:
+                    _given(grads, places, begin, cells, u, v, image, (u * sw + v) * part, count, total, like)
+        paste(image, out, unit, of, grid, like)
+
+
+@compiled
+def _forward_last(
+    start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair,
+    channels: int, cells: Cells, lowest: Number,
+) -> None:  # fmt: skip
+    """Rows ``start`` to ``stop`` of all samples' outputs, in place."""
+    (height, width), (rows, columns) = size, out_size
+    for line in range(start, stop):
+        at = line // rows * height * width * channels
+        for c in range(columns):
+            out = (line * columns + c) * channels
+            _best(x, at, cells, line % rows, c, 0, y, winners, out, channels, lowest)
+
+
+@compiled
+def _backward_last(
+    start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
+    channels: int, cells: Cells, total: Number, like: Number,
+) -> None:  # fmt: skip
+    """Rows ``start`` to ``stop`` of all samples' inputs, in place."""
+    (height, width), (rows, columns) = size, out_size
+    for line in range(start, stop):
+        at = line // height * rows * columns * channels
+        for w in range(width):
+            target = (line * width + w) * channels
+            begin, end, _ = cells_of(cells, line % height, w)
+            if end - begin == 1:
+                _given_once(grad, winners, at, cells, line % height, w, out, target, channels, like)
+            else:
+                _given(grad, winners, at, cells, line % height, w, out, target, channels, total, like)
+
+
+def _tiled(lanes: int) -> tuple[Any, Any]:
+    """``_best`` and ``_given`` of a row of 2x2 tiles of a contiguous map, so many at once."""
+    load_pairs, load_some, repeat = loading_pairs(lanes), loading_bits(lanes), spreading(lanes)
+
+    @inlined
+    def best(
+        x: Address, at: int, width: int, y: Address, winners: Address, out: int, columns: int, like: Number
+    ) -> None:
+        one, two, three = repeat(int32(1)), repeat(int32(2)), repeat(int32(3))
+        for c in range(0, columns, lanes):
+            c = min(c, columns - lanes)
+            (top, b), (c_, d) = load_pairs(x, at + 2 * c, like), load_pairs(x, at + width + 2 * c, like)
+            wins = beats(b, top)
+            top, place = select(wins, b, top), select(wins, one, repeat(int32(0)))
+            wins = beats(c_, top)
+            top, place = select(wins, c_, top), select(wins, two, place)
+            wins = beats(d, top)
+            store(y, out + c, select(wins, d, top), like)
+            store_bytes(winners, out + c, select(wins, three, place))
+
+    @inlined
+    def given(
+        grad: Address,
+        winners: Address,
+        at: int,
+        out: Address,
+        target: int,
+        width: int,
+        columns: int,
+        zero: Number,
+    ) -> None:
+        nothing = repeat(zero)
+        for half in range(2):
+            left, right = repeat(uint8(2 * half)), repeat(uint8(2 * half + 1))
+            for c in range(0, columns, lanes):
+                c = min(c, columns - lanes)
+                value, place = load_some(grad, at + c, zero), load_some(winners, at + c, NOWHERE)
+                first, second = select(place == left, value, nothing), select(place == right, value, nothing)
+                store_pairs(out, target + half * width + 2 * c, first, second, zero)
+
+    return best, given
+
+
+_best_of_eight, _given_to_eight = _tiled(SOME)
+_best_of_four, _given_to_four = _tiled(FEW)
+
+
+@compiled
+def _forward_tiles(
+    start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair, like: Number
+) -> None:
+    """Rows of tiles of contiguous maps, ``start`` to ``stop``, of at least ``FEW``."""
+    (height, width), (rows, columns) = size, out_size
+    for row in range(start, stop):
+        at, out = (row // rows * height + row % rows * 2) * width, row * columns
+        if columns >= SOME:
+            _best_of_eight(x, at, width, y, winners, out, columns, like)
+        else:
+            _best_of_four(x, at, width, y, winners, out, columns, like)
+
+
+@compiled
+def _backward_tiles(
+    start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
+    zero: Number,
+) -> None:  # fmt: skip
+    """Gradients of the same rows; pixels outside of all tiles get none."""
+    (height, width), (rows, columns) = size, out_size
+    for row in range(start, stop):
+        at, target = row * columns, (row // rows * height + row % rows * 2) * width
+        if columns >= SOME:
+            _given_to_eight(grad, winners, at, out, target, width, columns, zero)
+        else:
+            _given_to_four(grad, winners, at, out, target, width, columns, zero)
+        clear_edges(out, row, size, out_size, zero)
+
+
+def axes_of(window: Window, size: tuple[int, ...]) -> tuple[Axis, Axis]:
+    """Pixels, windows, cells, stride, padding and dilation down and across."""
+    down, across = zip(size, window.output_size(*size), *window[:4], strict=True)
+    return down, across
 
 
 @lru_cache(maxsize=1024)
-def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple[Any, ...], bool]:
-    """Output size, the arguments of sliding kernels, and whether windows are 2x2 tiles."""
-    out_size = window.output_size(height, width)
-    tile = window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1)) and out_size == (height // 2, width // 2)
-    return out_size, ((height, width), out_size, tuple(window[:4])), tile
+def _plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype, adjoint: bool) -> Plan:
+    size, out_size, kw, item = (axes[0][0], axes[1][0]), (axes[0][1], axes[1][1]), axes[1][2], dtype.itemsize
+    wide = scalar(0.0, wide_of(torch.empty(0, dtype=dtype)))
+    numbers = (wide, scalar(0.0, dtype)) if adjoint else (scalar(-torch.inf, dtype),)
+    result = size if adjoint else out_size
+    if in_place(channels, last):
+        # Numbers of a row of what the result is made of.
+        pitch = (out_size if adjoint else size)[1] * channels
+        down = scaled(entries_of(axes[0], adjoint), pitch, kw)
+        cells = Places(down, scaled(entries_of(axes[1], adjoint), channels))
+        kernel, rest = (
+            _backward_last if adjoint else _forward_last,
+            (size, out_size, channels, cells.pointers),
+        )
+        return Plan(kernel, result, result[0], 0, (*rest, *numbers), (cells,))
+    if are_tiles(axes) and not last:
+        kernel = _backward_tiles if adjoint else _forward_tiles
+        return Plan(kernel, result, channels * out_size[0], 0, (size, out_size, numbers[-1]), ())
+    cut = planes(axes, channels, last)
+    units = -(-channels // cut.pixel) if last else channels
+    if not adjoint:
+        cells, first = Places(cut.cells(0, kw), cut.cells(1)), _first(axes, cut.pitch, cut.pixel)
+        held, scratch = room(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
+        where = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
+        return Plan(_forward, result, units, scratch, (*where, *numbers), (cells, first))
+    cells = Places(cut.adjoint_cells(0, kw), cut.adjoint_cells(1))
+    some = cut.begin + cut.pixels + LANES
+    held, scratch = room(cut.image * item, some * item, some)
+    where = cut.map, cut.outputs, cut.grid, cells.pointers, (*held, cut.pixels, some), cut.begin
+    return Plan(_backward, result, units, scratch, (*where, *numbers), (cells,))
+
+
+def _first(axes: tuple[Axis, Axis], pitch: int, pixel: int) -> Tensor:
+    """The first cell inside the map of every window of a plane, a byte each."""
+    rows, columns = ([several[0][1] for several in entries_of(axis, False)] for axis in axes)
+    columns += [0] * (pitch - len(columns))
+    cells = [i * axes[1][2] + j for i in rows for j in columns for _ in range(pixel)]
+    return table(cells + [0] * LANES, torch.uint8)
+
+
+def pool(x: Tensor, axes: tuple[Axis, Axis], last: bool, y: Tensor, winners: Tensor) -> None:
+    """Write maxima and winners of a dense ``x`` to ``y`` and ``winners``."""
+    plan = _plan(axes, x.shape[1], last, x.dtype, False)
+    moved, where = x.nbytes + y.nbytes + winners.nbytes, (x.data_ptr(), y.data_ptr(), winners.data_ptr())
+    share(plan.kernel, x.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)
+
+
+def unpool(grad: Tensor, winners: Tensor, axes: tuple[Axis, Axis], last: bool, out: Tensor) -> None:
+    """Write the gradient of ``x`` to ``out``, from dense gradients and winners."""
+    plan = _plan(axes, grad.shape[1], last, grad.dtype, True)
+    moved = grad.nbytes + winners.nbytes + out.nbytes
+    where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
+    share(plan.kernel, grad.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)
 
 
 def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
     last = is_channels_last(x)
-    layout, stated = memory_format(last), stated_format(x, last)
-    samples, channels, *size = x.shape
-    out_size, rule, tile = _plan(window, *size)
-    x = x.contiguous(memory_format=layout)
-    y = empty((samples, channels, *out_size), x.dtype, stated)
+    stated, axes = stated_format(x, last), axes_of(window, tuple(x.shape[2:]))
+    y = empty((*x.shape[:2], axes[0][1], axes[1][1]), x.dtype, stated)
     winners = empty(y.shape, torch.uint8, stated)
-    where = x.data_ptr(), y.data_ptr(), winners.data_ptr()
-    moved, lowest = x.nbytes + y.nbytes + winners.nbytes, scalar(-torch.inf, x.dtype)
-    planes, lines = samples * channels, samples * out_size[0]
-    if tile:
-        if last:
-            spread(max_2x2.forward_last, lines, moved, *where, *size, *out_size, channels, lowest)
-        else:
-            spread(max_2x2.forward, planes, moved, *where, *size, *out_size, lowest)
-        return y, winners
-    if last:
-        spread(max_nhwc.forward, lines, moved, *where, *rule, channels, lowest)
-    else:
-        room, scratch = _forward_room(window, *size, x.element_size())
-        spread(max_nchw.forward, planes, moved, *where, *rule, room, lowest, scratch=scratch)
+    pool(x.contiguous(memory_format=memory_format(last)), axes, last, y, winners)
     return y, winners
 
 
 def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int], last: bool) -> Tensor:
     """Gradient of the (N, C, *size) input; half precision is summed in float32 and rounded once."""
     layout = memory_format(last)
-    samples, channels = grad.shape[:2]
-    out_size, rule, tile = _plan(window, *size)
-    grad = grad.contiguous(memory_format=layout)
-    winners = winners.contiguous(memory_format=layout)
-    out = empty((samples, channels, *size), grad.dtype, layout)
-    where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
-    moved, zero = grad.nbytes + winners.nbytes + out.nbytes, scalar(0.0, grad.dtype)
-    planes, lines = samples * channels, samples * size[0]
-    if tile:
-        if last:
-            lines = samples * out_size[0]
-            spread(max_2x2.backward_last, lines, moved, *where, *size, *out_size, channels, zero)
-        else:
-            spread(max_2x2.backward, planes, moved, *where, *size, *out_size, zero)
-        return out
-    wide = wide_of(grad)
-    total = scalar(0.0, wide)
-    if last:
-        (kh, kw), width = window.kernel, size[1]
-        room = 8 * (width + 1 + 2 * kh + 2 * out_size[1] * kw) + channels * wide.itemsize
-        spread(max_nhwc.backward, lines, moved, *where, *rule, channels, total, zero, scratch=room)
-    else:
-        direct = grad.dtype == wide
-        room = 8 * max_nchw.PLACES + (0 if direct else prod(size) * wide.itemsize)
-        spread(max_nchw.backward, planes, moved, *where, *rule, direct, total, zero, scratch=room)
+    grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
+    out = empty((*grad.shape[:2], *size), grad.dtype, layout)
+    unpool(grad, winners, axes_of(window, size), last, out)
     return out
-
-
-@lru_cache(maxsize=1024)
-def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[tuple[int, ...], int]:
-    """The ``room`` of ``max_nchw.forward``, and its scratch memory in bytes."""
-    (_, sw), columns = window.stride, window.output_size(height, width)[1]
-    # Numbers of windows above and to the left of a pixel's own that may also contain it.
-    above, before = (
-        (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
-    )
-    pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)
-    images = prod(window.stride)
-    # Rows that fill half of a typical first-level cache, at least four times those that bands share.
-    bands = max(4 * above, (1 << 14) // (pitch * (size * (images + 1) + 1)), 1)
-    part = (bands + above) * pitch + before
-    best = aligned(images * part * size)
-    places = best + aligned(bands * pitch * size)
-    return (bands, pitch, part, best, places), places + bands * pitch

@@ -67,18 +67,9 @@ def _tables(
 ) -> list[Tensor]:
     tables = []
     for axis in range(2):
-        sums = linear.entries(axis) if isinstance(linear, Blurring) else _averaged(linear, axis)
-        sums = transposed(sums, linear.size[axis]) if adjoint else sums
+        sums = transposed(linear.entries(axis), linear.size[axis]) if adjoint else linear.entries(axis)
         tables += _table(sums, wide, device)
     return tables
-
-
-def _averaged(averaging: Averaging, axis: int) -> Entries:
-    divisors = averaging.counts(axis)
-    if averaging.counting.override:
-        divisors = [1 if axis else averaging.counting.override] * len(divisors)
-    windows = zip(averaging.cells(axis), divisors, strict=True)
-    return tuple(tuple((i, 1 / divisor) for i in cells) for cells, divisor in windows)
 
 
 def blur(x: Tensor, blurring: Blurring, adjoint: bool, dtype: torch.dtype | None = None) -> Tensor:

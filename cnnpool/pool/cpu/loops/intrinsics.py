@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.loops.signatures import Number, compiled, intrinsic
+from cnnpool.pool.cpu.loops.signatures import intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
 
@@ -62,11 +62,6 @@ load, load_aliased = intrinsic(_loading(True)), intrinsic(_loading(False))
 store, store_aliased = intrinsic(_storing(True)), intrinsic(_storing(False))
 
 
-def larger(builder: Any, value: Any, other: Any) -> Any:
-    """Whether the floating ``value`` is a larger maximum than ``other``, elementwise for vectors."""
-    return builder.or_(builder.fcmp_ordered(">", value, other), builder.fcmp_unordered("uno", value, value))
-
-
 def wide(builder: Any, bits: Any) -> Any:
     """The float32 whose upper half is a bfloat16, or a vector of them."""
     whole, number = cgutils.ir.IntType(32), cgutils.ir.FloatType()
@@ -75,58 +70,6 @@ def wide(builder: Any, bits: Any) -> Any:
         whole, number = (cgutils.ir.VectorType(kind, bits.type.count) for kind in (whole, number))
         places = cgutils.ir.Constant(whole, [16] * bits.type.count)
     return builder.bitcast(builder.shl(builder.zext(bits, whole), places), number)
-
-
-def _beating(typing: Any, new: Any, best: Any) -> Any:
-    def of_floats(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return larger(builder, *args)
-
-    def of_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = context.get_value_type(types.int16)
-
-        def key(bits: Any) -> tuple[Any, Any]:
-            # Sign and magnitude become an integer: both zeros are 0, and no magnitude overflows.
-            sign, size = builder.ashr(bits, kind(15)), builder.and_(bits, kind(0x7FFF))
-            nan = builder.icmp_unsigned(">", size, kind(INFINITY[new]))
-            return nan, builder.select(nan, kind(0x7FFF), builder.sub(builder.xor(size, sign), sign))
-
-        (nan, mine), (_, other) = key(args[0]), key(args[1])
-        return builder.or_(nan, builder.icmp_signed(">", mine, other))
-
-    return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
-
-
-beats = intrinsic(_beating)
-"""Whether the first number is a larger maximum than the second: torch's rule, by which the last NaN wins."""
-
-
-@intrinsic
-def greater_strided(typing: Any, new: Any, best: Any) -> Any:
-    """``beats`` for numbers that are not adjacent in memory, where bfloat16 is faster as float32."""
-
-    def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return larger(builder, *(wide(builder, bits) for bits in args))
-
-    if new == types.uint16:
-        return types.boolean(new, new), of_bfloat16
-    return _beating(typing, new, best)
-
-
-@intrinsic
-def alike(typing: Any, total: Any, like: Any) -> Any:
-    """Whether both have the same type, as a constant of the compiled kernel."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.get_constant(types.boolean, total == like)
-
-    return types.boolean(total, like), generate
-
-
-@compiled
-def max_with_index(best: Number, held: Number, value: Number, place: Number) -> tuple[Number, Number]:
-    """The larger of ``best``, whose place is ``held``, and ``value`` at ``place``, with its place."""
-    take = beats(value, best)
-    return value if take else best, place if take else held
 
 
 @intrinsic

@@ -14,10 +14,14 @@ Number = Any
 """A float, an integer, or half precision as its bits: a loop is compiled for each."""
 Pair = tuple[int, int]
 """(vertical, horizontal)."""
-Slides = tuple[Pair, Pair, Pair, Pair]
-"""Kernel, stride, padding and dilation of a window."""
-Table = tuple[Address, Address, Address]
-"""Weighted sums: where those of each result start, their places, their weights."""
+Map = tuple[int, int, int, int]
+"""Height and width, the numbers of a pixel in a plane, and those of a pixel in memory."""
+Grid = tuple[int, int, int, int, int, int]
+"""Vertical and horizontal stride and padding, pixels of a line, and numbers of a part."""
+Border = tuple[int, Address, int, Address]
+"""How many rows and their places, how many columns: each with that it copies, counted with the padding."""
+Cells = tuple[Address, Address, Address, Address, Address]
+"""The cells of every result: places, numbers, where each list starts, and the lists of rows and columns."""
 Sizes = tuple[int, int, int, int]
 """Height and width of a map, in pixels and in 2x2 tiles."""
 Band = tuple[Pair, Pair, Pair, Pair, Pair, int]
@@ -40,7 +44,7 @@ class Intrinsic(Protocol):
 intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
 intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
 # For functions inside loops: a loop with a call is not vectorised, and not all are inlined by default.
-inlined = njit(nogil=True, forceinline=True)
+inlined = njit(nogil=True, error_model="numpy", forceinline=True)
 
 
 def by_types(choose: Callable[..., Any]) -> Any:

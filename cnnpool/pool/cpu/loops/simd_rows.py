@@ -5,18 +5,15 @@ everything else works on many padded rows at once. With a stride of 2 a row is d
 columns, counted with the padding, go to one half each, so that neighbouring windows' cells are adjacent.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from numba import types, uint16
+from numba import types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.loops.intrinsics import alike, larger, load, load_aliased, store, store_aliased, wide
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number, compiled, intrinsic
 
 LANES = 8
-STRIP, VECTOR = 16, 32
-"""Channels whose maxima are found at once, and the numbers of a long vector of bfloat16."""
 
 
 def vector_at(context: Any, builder: Any, address: Any, index: Any, element: Any, lanes: int) -> Any:
@@ -156,111 +153,3 @@ def gather(
             join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
     if width % 2:
         store_aliased(target, k + width - 1, load_aliased(source, first + pairs, like))
-
-
-@compiled
-def suit(channels: int, like: Number) -> bool:
-    """Whether strips are faster than a loop over the channels: in bfloat16, if its vectors of 32 leave a
-    remainder.
-    """
-    return alike(uint16(0), like) and channels >= STRIP and channels % VECTOR != 0
-
-
-def _bytes(lanes: int, number: int) -> Any:
-    return cgutils.ir.Constant(cgutils.ir.VectorType(cgutils.ir.IntType(8), lanes), [number] * lanes)
-
-
-def _first_best(builder: Any, like: Any, cells: Iterable[Any], lanes: int) -> tuple[Any, Any]:
-    """The maximum of vectors, and the index of the winner, a byte each, by the rule of ``beats``; each is
-    loaded just before it is compared, since registers would not hold nine at once.
-    """
-    best = largest = place = None
-    for n, value in enumerate(cells):
-        among = value if isinstance(like, types.Float) else wide(builder, value)
-        if n == 0:
-            best, largest, place = value, among, _bytes(lanes, 0)
-            continue
-        take = larger(builder, among, largest)
-        best, largest = builder.select(take, value, best), builder.select(take, among, largest)
-        place = builder.select(take, _bytes(lanes, n), place)
-    return best, place
-
-
-@intrinsic
-def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
-    """The maxima of ``cells``, where a strip begins in each, and the winners, by the rule of ``beats``."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if like != types.uint16:
-            # Branches that are never taken are compiled too.
-            return context.get_dummy_value()
-        x, starts, y, winners, out, _ = args
-        size = size_of(context, like)
-        cells = (
-            builder.load(vector_at(context, builder, x, start, like, STRIP), align=size)
-            for start in cgutils.unpack_tuple(builder, starts)
-        )
-        best, place = _first_best(builder, like, cells, STRIP)
-        builder.store(best, vector_at(context, builder, y, out, like, STRIP), align=size)
-        builder.store(place, vector_at(context, builder, winners, out, types.uint8, STRIP), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, cells, *[types.int64] * 3, like), generate
-
-
-def _best_of_tiles(lanes: int) -> Any:
-    """The maxima and the winners of ``lanes`` neighbouring tiles of 2x2: the compiler leaves short rows
-    scalar.
-    """
-
-    def best(typing: Any, x: Any, upper: Any, lower: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if like == types.int16:
-                # Branches that are never taken are compiled too.
-                return context.get_dummy_value()
-            size, cells = size_of(context, like), []
-            for row in args[1:3]:
-                both = builder.load(vector_at(context, builder, args[0], row, like, 2 * lanes), align=size)
-                for first in (0, 1):
-                    places = pattern(list(range(first, 2 * lanes, 2)))
-                    cells.append(builder.shuffle_vector(both, both, places))
-            value, place = _first_best(builder, like, cells, lanes)
-            builder.store(value, vector_at(context, builder, args[3], args[5], like, lanes), align=size)
-            builder.store(place, vector_at(context, builder, args[4], args[5], types.uint8, lanes), align=1)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 6, like), generate
-
-    return intrinsic(best)
-
-
-def _gradient_of_tiles(lanes: int) -> Any:
-    """The gradients of one row of ``lanes`` neighbouring tiles of 2x2."""
-    turns = pattern([place for lane in range(lanes) for place in (lane, lanes + lane)])
-
-    def given(
-        typing: Any, grad: Any, winners: Any, source: Any, out: Any, target: Any, half: Any, zero: Any
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            size = size_of(context, zero)
-            value = builder.load(vector_at(context, builder, args[0], args[2], zero, lanes), align=size)
-            place = builder.load(vector_at(context, builder, args[1], args[2], types.uint8, lanes), align=1)
-            nothing = cgutils.ir.Constant(value.type, [0] * lanes)
-            # Winners are 0 and 1 in the upper row of a tile, 2 and 3 in the lower one.
-            lower = builder.trunc(args[5], cgutils.ir.IntType(1))
-            sides = []
-            for column in (0, 1):
-                mine = builder.select(lower, _bytes(lanes, 2 + column), _bytes(lanes, column))
-                sides.append(builder.select(builder.icmp_unsigned("==", place, mine), value, nothing))
-            both = builder.shuffle_vector(*sides, turns)
-            builder.store(both, vector_at(context, builder, args[3], args[4], zero, 2 * lanes), align=size)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 6, zero), generate
-
-    return intrinsic(given)
-
-
-FEW = LANES // 2
-best_of_eight_tiles, gradient_of_eight_tiles = _best_of_tiles(LANES), _gradient_of_tiles(LANES)
-best_of_four_tiles, gradient_of_four_tiles = _best_of_tiles(FEW), _gradient_of_tiles(FEW)

@@ -1,0 +1,387 @@
+"""Sixteen numbers of a map at once, the one type that kernels compute with, and their way to memory and back.
+
+A kernel takes addresses, and a ``like`` of the element's type: float32, float64, or the bits of half
+precision, uint16 for bfloat16 and int16 for float16. Half precision is widened to float32 as it is loaded and
+rounded once as it is stored. ``Lanes`` need not be one register: the compiler splits them.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import typing
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import lower_builtin, models, register_model
+
+from cnnpool.pool.cpu.loops.signatures import intrinsic
+
+LANES = 16
+BFLOAT16, FLOAT16 = types.uint16, types.int16
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """The type of ``count`` numbers of type ``element``, or of as many answers to a comparison."""
+
+    def __init__(self, element: Any, count: int = LANES):
+        self.element, self.count = element, count
+        super().__init__(name=f"Lanes({element}, {count})")
+
+
+class _Model(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Lanes):
+        one = (
+            ir.IntType(1) if kind.element == types.boolean else manager.lookup(kind.element).get_value_type()
+        )
+        super().__init__(manager, kind, ir.VectorType(one, kind.count))
+
+
+register_model(Lanes)(_Model)
+
+
+def _vector(bits: int, like: Any) -> Any:
+    """The type of as many whole numbers of so many ``bits`` as the vector ``like`` has."""
+    return ir.VectorType(ir.IntType(bits), like.type.count)
+
+
+def _single(like: Any) -> Any:
+    return ir.VectorType(ir.FloatType(), like.type.count)
+
+
+def wide_type(like: Any) -> Any:
+    """The type of arithmetic with numbers of type ``like``."""
+    return like if isinstance(like, types.Float) else types.float32
+
+
+def _pointer(builder: Any, address: Any, index: Any, kind: Any, lanes: int = 0) -> Any:
+    pointer = builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
+    return builder.bitcast(pointer, ir.VectorType(kind, lanes).as_pointer()) if lanes else pointer
+
+
+@intrinsic
+def read(typing: Any, address: Any, index: Any, like: Any) -> Any:
+    """One element as it is in memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_pointer(builder, args[0], args[1], context.get_data_type(like)))
+
+    return like(types.int64, types.int64, like), generate
+
+
+@intrinsic
+def write(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """One element as it is in memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _pointer(builder, args[0], args[1], context.get_data_type(value)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, value), generate
+
+
+def copying(lanes: int) -> Any:
+    """A function that copies ``lanes`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+
+    def copy(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = context.get_data_type(like)
+            # At any multiple of one element.
+            size = context.get_abi_sizeof(kind)
+            value = builder.load(_pointer(builder, args[0], args[1], kind, lanes), align=size)
+            builder.store(value, _pointer(builder, args[2], args[3], kind, lanes), align=size)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4, like), generate
+
+    return intrinsic(copy)
+
+
+def parting(lanes: int) -> Any:
+    """A function that copies ``lanes`` pairs of ``source`` from ``i`` on to ``even`` and ``odd``."""
+
+    def part(typing: Any, source: Any, i: Any, even: Any, odd: Any, target: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
+            both = builder.load(_pointer(builder, args[0], args[1], kind, 2 * lanes), align=size)
+            for first in (0, 1):
+                half = builder.shuffle_vector(both, both, _places(range(first, 2 * lanes, 2)))
+                place = _pointer(builder, args[4], args[2 + first], kind, lanes)
+                builder.store(half, place, align=size)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5, like), generate
+
+    return intrinsic(part)
+
+
+def joining(lanes: int) -> Any:
+    """The inverse of ``parting``."""
+
+    def join(typing: Any, source: Any, even: Any, odd: Any, target: Any, k: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
+            halves = [
+                builder.load(_pointer(builder, args[0], at, kind, lanes), align=size) for at in args[1:3]
+            ]
+            turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
+            both = builder.shuffle_vector(*halves, _places(turns))
+            builder.store(both, _pointer(builder, args[3], args[4], kind, 2 * lanes), align=size)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5, like), generate
+
+    return intrinsic(join)
+
+
+def _places(numbers: Any) -> Any:
+    numbers = list(numbers)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
+
+
+def _widened(builder: Any, value: Any, like: Any) -> Any:
+    if like == BFLOAT16:
+        kind = _vector(32, value)
+        return builder.bitcast(builder.shl(builder.zext(value, kind), kind(16)), _single(value))
+    return _from_float16(builder, value) if like == FLOAT16 else value
+
+
+def _narrowed(builder: Any, value: Any, like: Any) -> Any:
+    if like == BFLOAT16:
+        return _to_bfloat16(builder, value)
+    return _to_float16(builder, value) if like == FLOAT16 else value
+
+
+def loading(lanes: int) -> Any:
+    """A function that loads so many elements from ``index`` on, half precision in float32."""
+
+    def load(typing: Any, address: Any, index: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = context.get_data_type(like)
+            place = _pointer(builder, args[0], args[1], kind, lanes)
+            return _widened(builder, builder.load(place, align=context.get_abi_sizeof(kind)), like)
+
+        return Lanes(wide_type(like), lanes)(types.int64, types.int64, like), generate
+
+    return intrinsic(load)
+
+
+load = loading(LANES)
+
+
+def loading_bits(lanes: int) -> Any:
+    """A function that loads so many elements from ``index`` on as they are in memory."""
+
+    def load_bits(typing: Any, address: Any, index: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = context.get_data_type(like)
+            place = _pointer(builder, args[0], args[1], kind, lanes)
+            return builder.load(place, align=context.get_abi_sizeof(kind))
+
+        return Lanes(like, lanes)(types.int64, types.int64, like), generate
+
+    return intrinsic(load_bits)
+
+
+load_bits = loading_bits(LANES)
+
+
+@intrinsic
+def store(typing: Any, address: Any, index: Any, value: Any, like: Any) -> Any:
+    """Write ``value``, rounded to nearest, ties to even, to the type of ``like``, or as it is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind, number = context.get_data_type(like), args[2]
+        if value.element != like:
+            number = _narrowed(builder, number, like)
+        place = _pointer(builder, args[0], args[1], kind, value.count)
+        builder.store(number, place, align=context.get_abi_sizeof(kind))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, value, like), generate
+
+
+@intrinsic
+def store_bytes(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write whole numbers to a byte each."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _pointer(builder, args[0], args[1], ir.IntType(8), value.count)
+        builder.store(builder.trunc(args[2], _vector(8, args[2])), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, value), generate
+
+
+@intrinsic
+def load_bytes(typing: Any, address: Any, index: Any) -> Any:
+    """Whole numbers of a byte each."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(8), LANES), align=1)
+        return builder.zext(value, _vector(32, value))
+
+    return Lanes(types.int32)(types.int64, types.int64), generate
+
+
+def loading_pairs(lanes: int) -> Any:
+    """A function that loads ``lanes`` pairs of elements from ``index`` on: the first of each, the second."""
+
+    def load_pairs(typing: Any, address: Any, index: Any, like: Any) -> Any:
+        kinds = types.UniTuple(Lanes(wide_type(like), lanes), 2)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
+            place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
+            both = builder.load(place, align=size)
+            if like == BFLOAT16:
+                # A pair is a float32's number of bits.
+                whole = ir.VectorType(ir.IntType(32), lanes)
+                pairs = builder.bitcast(both, whole)
+                halves = builder.shl(pairs, whole(16)), builder.and_(pairs, whole(0xFFFF0000))
+                halves = [builder.bitcast(half, ir.VectorType(ir.FloatType(), lanes)) for half in halves]
+            else:
+                parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
+                halves = [_widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
+            return context.make_tuple(builder, kinds, halves)
+
+        return kinds(types.int64, types.int64, like), generate
+
+    return intrinsic(load_pairs)
+
+
+@intrinsic
+def store_pairs(typing: Any, address: Any, index: Any, first: Any, second: Any, like: Any) -> Any:
+    """Write elements of ``first`` and ``second`` in turn."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind, lanes = context.get_data_type(like), first.count
+        halves = (
+            args[2:4] if first.element == like else [_narrowed(builder, half, like) for half in args[2:4]]
+        )
+        turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
+        both = builder.shuffle_vector(*halves, _places(turns))
+        place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
+        builder.store(both, place, align=context.get_abi_sizeof(kind))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, first, first, like), generate
+
+
+def splat(builder: Any, number: Any, count: int) -> Any:
+    """``number`` in every lane."""
+    kind = ir.VectorType(number.type, count)
+    one = builder.insert_element(kind(ir.Undefined), number, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, kind(ir.Undefined), _places([0] * count))
+
+
+def spreading(lanes: int) -> Any:
+    """A function that puts a value into each of so many lanes."""
+
+    def spread(typing: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return splat(builder, args[0], lanes)
+
+        return Lanes(value, lanes)(value), generate
+
+    return intrinsic(spread)
+
+
+spread = spreading(LANES)
+
+
+@intrinsic
+def select(typing: Any, mask: Any, a: Any, b: Any) -> Any:
+    """``a`` where ``mask`` holds, else ``b``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    return a(mask, a, a), generate
+
+
+@intrinsic
+def beats(typing: Any, value: Any, best: Any) -> Any:
+    """Whether ``value`` is a larger maximum than ``best``: torch's rule, by which the last NaN wins."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        nan = builder.fcmp_unordered("uno", args[0], args[0])
+        return builder.or_(builder.fcmp_ordered(">", *args), nan)
+
+    return Lanes(types.boolean, value.count)(value, value), generate
+
+
+def _operation(function: Any, build: Callable[..., Any], kinds: Any, asks: bool = False) -> None:
+    """``function`` of two ``Lanes``, or of one and a number for all of its lanes."""
+
+    class Template(AbstractTemplate):  # type: ignore[misc]
+        def generic(self, args: Any, _: Any) -> Any:
+            several = next((t for t in args if isinstance(t, Lanes) and isinstance(t.element, kinds)), None)
+            if several is None or len(args) != 2 or any(t not in (several, several.element) for t in args):
+                return None
+            answer = Lanes(types.boolean, several.count) if asks else several
+            return typing.signature(answer, *args)
+
+    def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pairs, (count,) = (
+            zip(signature.args, args, strict=True),
+            {t.count for t in signature.args if isinstance(t, Lanes)},
+        )
+        return build(builder, *(a if isinstance(t, Lanes) else splat(builder, a, count) for t, a in pairs))
+
+    infer_global(function)(Template)
+    for pair in ((Lanes, Lanes), (Lanes, kinds), (kinds, Lanes)):
+        lower_builtin(function, *pair)(lower)
+
+
+# A product and the sum it enters may be rounded once.
+FAST = ("contract",)
+_operation(operator.add, lambda builder, a, b: builder.fadd(a, b, flags=FAST), types.Float)
+_operation(operator.sub, lambda builder, a, b: builder.fsub(a, b, flags=FAST), types.Float)
+_operation(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=FAST), types.Float)
+_operation(operator.truediv, lambda builder, a, b: builder.fdiv(a, b), types.Float)
+for _function, _sign in ((operator.gt, ">"), (operator.lt, "<"), (operator.eq, "==")):
+    _operation(
+        _function, lambda builder, a, b, sign=_sign: builder.fcmp_ordered(sign, a, b), types.Float, True
+    )
+_operation(operator.ne, lambda builder, a, b: builder.fcmp_unordered("!=", a, b), types.Float, True)
+_operation(operator.eq, lambda builder, a, b: builder.icmp_signed("==", a, b), types.Integer, True)
+_operation(operator.or_, lambda builder, a, b: builder.or_(a, b), types.Boolean)
+_operation(operator.and_, lambda builder, a, b: builder.and_(a, b), types.Boolean)
+
+
+def _from_float16(builder: Any, value: Any) -> Any:
+    whole, single = _vector(32, value), _single(value)
+    bits = builder.zext(value, whole)
+    size = builder.shl(builder.and_(bits, whole(0x7FFF)), whole(13))
+    # The exponent is too small by the difference of the biases: a product corrects and normalises it.
+    scaled = builder.fmul(builder.bitcast(size, single), single(2.0**112))
+    special = builder.icmp_unsigned(">=", size, whole(0x7C00 << 13))
+    full = builder.or_(builder.bitcast(scaled, whole), builder.select(special, whole(0x7F800000), whole(0)))
+    sign = builder.shl(builder.and_(bits, whole(0x8000)), whole(16))
+    return builder.bitcast(builder.or_(full, sign), single)
+
+
+def _to_bfloat16(builder: Any, value: Any) -> Any:
+    whole, half = _vector(32, value), _vector(16, value)
+    bits = builder.bitcast(value, whole)
+    even = builder.and_(builder.lshr(bits, whole(16)), whole(1))
+    rounded = builder.lshr(builder.add(bits, builder.add(whole(0x7FFF), even)), whole(16))
+    nan = builder.fcmp_unordered("uno", value, value)
+    return builder.trunc(builder.select(nan, whole(0x7FC0), rounded), half)
+
+
+def _to_float16(builder: Any, value: Any) -> Any:
+    whole, half, single = _vector(32, value), _vector(16, value), _single(value)
+    bits = builder.bitcast(value, whole)
+    sign = builder.and_(builder.lshr(bits, whole(16)), whole(0x8000))
+    size = builder.and_(bits, whole(0x7FFFFFFF))
+    # Below the smallest normal number, adding one half rounds to the last place.
+    little = builder.fadd(builder.bitcast(size, single), single(0.5))
+    subnormal = builder.sub(builder.bitcast(little, whole), whole(0x3F000000))
+    even = builder.and_(builder.lshr(size, whole(13)), whole(1))
+    normal = builder.lshr(builder.add(builder.add(size, whole(0xFFF - (112 << 23))), even), whole(13))
+    rounded = builder.select(builder.icmp_unsigned("<", size, whole(113 << 23)), subnormal, normal)
+    rounded = builder.select(builder.icmp_unsigned(">=", size, whole(143 << 23)), whole(0x7C00), rounded)
+    rounded = builder.select(builder.icmp_unsigned(">", size, whole(0x7F800000)), whole(0x7E00), rounded)
+    return builder.trunc(builder.or_(rounded, sign), half)

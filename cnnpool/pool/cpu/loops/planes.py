@@ -1,0 +1,237 @@
+"""Planes in scratch memory, where a cell of all windows is one run of numbers, whatever the memory format.
+
+A plane is a map of one channel, or of a few of a channels-last map: a pixel is as many numbers, side by side.
+In scratch it is dealt into stride x stride parts (space to depth), with a border for the padding, so that the
+same cell of neighbouring windows is adjacent. Runs may be read and written past their end, up to ``LANES``.
+"""
+
+from numba import int64
+
+from cnnpool.pool.cpu.loops.lanes import LANES, copying, joining, parting, read, write
+from cnnpool.pool.cpu.loops.signatures import (
+    Address,
+    Border,
+    Cells,
+    Grid,
+    Map,
+    Number,
+    Pair,
+    compiled,
+    inlined,
+)
+
+FEW, SOME = 4, 8
+_copy, _copy_few = copying(LANES), copying(FEW)
+_part, _part_few, _join, _join_few = parting(SOME), parting(FEW), joining(SOME), joining(FEW)
+
+
+@compiled
+def fill(target: Address, count: int, value: Number) -> None:
+    """Write ``value`` ``count`` times."""
+    for t in range(count):
+        write(target, t, value)
+
+
+@compiled
+def move(source: Address, i: int, target: Address, k: int, count: int, like: Number) -> None:
+    """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on; the last vector
+    overlaps the one before.
+    """
+    if count >= LANES:
+        for t in range(0, count, LANES):
+            t = min(t, count - LANES)
+            _copy(source, i + t, target, k + t, like)
+    elif count >= FEW:
+        for t in range(0, count, FEW):
+            t = min(t, count - FEW)
+            _copy_few(source, i + t, target, k + t, like)
+    else:
+        for t in range(count):
+            write(target, k + t, read(source, i + t, like))
+
+
+@compiled
+def deal(
+    source: Address, i: int, width: int, target: Address, k: int, part: int, padding: int, stride: int,
+    like: Number,
+) -> None:  # fmt: skip
+    """Deinterleave a row of ``source``: column w goes to part (w + padding) % stride of ``target``."""
+    pairs, turn = width >> 1, padding & 1
+    if stride == 1:
+        move(source, i, target, k + padding, width, like)
+    elif stride > 2 or pairs < FEW:
+        for w in range(padding, padding + width):
+            write(target, k + w % stride * part + w // stride, read(source, i + w - padding, like))
+    else:
+        even, odd = k + turn * part + (padding >> 1), k + (1 - turn) * part + (padding + 1 >> 1)
+        for t in range(0, pairs if pairs >= SOME else 0, SOME):
+            t = min(t, pairs - SOME)
+            _part(source, i + 2 * t, even + t, odd + t, target, like)
+        for t in range(0, 0 if pairs >= SOME else pairs, FEW):
+            t = min(t, pairs - FEW)
+            _part_few(source, i + 2 * t, even + t, odd + t, target, like)
+        if width & 1:
+            write(target, even + pairs, read(source, i + width - 1, like))
+
+
+@compiled
+def gather(
+    source: Address, i: int, part: int, target: Address, k: int, width: int, padding: int, stride: int,
+    like: Number,
+) -> None:  # fmt: skip
+    """Interleave the parts of ``source`` to a row, the inverse of ``deal``."""
+    pairs, turn = width >> 1, padding & 1
+    if stride == 1:
+        move(source, i + padding, target, k, width, like)
+    elif stride > 2 or pairs < FEW:
+        for w in range(padding, padding + width):
+            write(target, k + w - padding, read(source, i + w % stride * part + w // stride, like))
+    else:
+        even, odd = i + turn * part + (padding >> 1), i + (1 - turn) * part + (padding + 1 >> 1)
+        for t in range(0, pairs if pairs >= SOME else 0, SOME):
+            t = min(t, pairs - SOME)
+            _join(source, even + t, odd + t, target, k + 2 * t, like)
+        for t in range(0, 0 if pairs >= SOME else pairs, FEW):
+            t = min(t, pairs - FEW)
+            _join_few(source, even + t, odd + t, target, k + 2 * t, like)
+        if width & 1:
+            write(target, k + width - 1, read(source, even + pairs, like))
+
+
+@compiled
+def origin(unit: int, of: Map) -> tuple[int, int]:
+    """Where a plane begins in a map, and the numbers of a pixel that it has."""
+    height, width, pixel, channels = of
+    groups = -(-channels // pixel)
+    first = unit % groups * pixel
+    return unit // groups * height * width * channels + first, min(pixel, channels - first)
+
+
+@compiled
+def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number) -> None:
+    """Deal a plane of ``x`` into ``image``."""
+    (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
+    (source, count), u, line = origin(unit, of), ph % sh, ph // sh
+    for _ in range(height):
+        target = u * sw * part + line * pitch * pixel
+        if pixel == channels and (pixel == 1 or sw == 1):
+            deal(x, source, width * pixel, image, target, part, pw * pixel, sw, like)
+        else:
+            for w in range(pw, pw + width):
+                at = target + w % sw * part + w // sw * pixel
+                move(x, source + (w - pw) * channels, image, at, count, like)
+        source += width * channels
+        u += 1
+        if u == sh:
+            u, line = 0, line + 1
+
+
+@compiled
+def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Number) -> None:
+    """Undo ``cut``."""
+    (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
+    (target, count), u, line = origin(unit, of), ph % sh, ph // sh
+    for _ in range(height):
+        source = u * sw * part + line * pitch * pixel
+        if pixel == channels and (pixel == 1 or sw == 1):
+            gather(image, source, part, out, target, width * pixel, pw * pixel, sw, like)
+        else:
+            for w in range(pw, pw + width):
+                at = source + w % sw * part + w // sw * pixel
+                move(image, at, out, target + (w - pw) * channels, count, like)
+        target += width * channels
+        u += 1
+        if u == sh:
+            u, line = 0, line + 1
+
+
+@compiled
+def read_rows(
+    source: Address, unit: int, of: Map, target: Address, at: int, pitch: int, like: Number
+) -> None:
+    """Copy a plane to ``target`` from ``at`` on, its rows ``pitch`` pixels apart."""
+    (height, width, pixel, channels), (begin, count) = of, origin(unit, of)
+    for h in range(height):
+        first, k = begin + h * width * channels, at + h * pitch * pixel
+        if pixel == channels:
+            move(source, first, target, k, width * pixel, like)
+        else:
+            for w in range(width):
+                move(source, first + w * channels, target, k + w * pixel, count, like)
+
+
+@compiled
+def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, like: Number) -> None:
+    """Copy a plane to a map from rows that lie ``pitch`` pixels apart."""
+    (height, width, pixel, channels), (begin, count) = of, origin(unit, of)
+    for h in range(height):
+        first, k = begin + h * width * channels, h * pitch * pixel
+        if pixel == channels:
+            move(source, k, out, first, width * pixel, like)
+        else:
+            for w in range(width):
+                move(source, k + w * pixel, out, first + w * channels, count, like)
+
+
+@compiled
+def clear_edges(out: Address, row: int, size: Pair, out_size: Pair, zero: Number) -> None:
+    """Write zeros to the pixels to the right of and below a row of 2x2 tiles that no tile covers."""
+    (height, width), (rows, _) = size, out_size
+    at = (row // rows * height + row % rows * 2) * width
+    if width & 1:
+        write(out, at + width - 1, zero)
+        write(out, at + 2 * width - 1, zero)
+    if height & 1 and row % rows == rows - 1:
+        for w in range(width):
+            write(out, at + 2 * width + w, zero)
+
+
+@inlined
+def cells_of(cells: Cells, row: int, column: int) -> tuple[int, int, int]:
+    """The entries of a result, from the first to before the last, and where their places count from."""
+    _, _, starts, rows, columns = cells
+    result = read(rows, 2 * row, int64(0)) + read(columns, 2 * column, int64(0))
+    base = read(rows, 2 * row + 1, int64(0)) + read(columns, 2 * column + 1, int64(0))
+    return read(starts, result, int64(0)), read(starts, result + 1, int64(0)), base
+
+
+@compiled
+def _place(row: int, column: int, grid: Grid, pixel: int) -> int:
+    # Of a pixel, counted with the padding.
+    sh, sw, _, _, pitch, part = grid
+    return (row % sh * sw + column % sw) * part + (row // sh * pitch + column // sw) * pixel
+
+
+@compiled
+def fill_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
+    """Copy to the pixels around a map those that its padding mode puts there: columns first, then rows."""
+    (height, _, pixel, _), (_, sw, ph, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    for e in range(columns):
+        target, source = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
+        for h in range(ph, ph + height):
+            at, k = _place(h, source, grid, pixel), _place(h, target, grid, pixel)
+            for n in range(pixel):
+                write(image, k + n, read(image, at + n, like))
+    for e in range(rows):
+        target, source = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
+        at, k = _place(source, 0, grid, pixel), _place(target, 0, grid, pixel)
+        for v in range(sw):
+            move(image, at + v * part, image, k + v * part, pitch * pixel, like)
+
+
+@compiled
+def fold_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
+    """The adjoint of ``fill_border``: add the pixels around a map to those that they were copies of."""
+    (height, _, pixel, _), (_, sw, ph, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    for e in range(rows):
+        target, source = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
+        at, k = _place(source, 0, grid, pixel), _place(target, 0, grid, pixel)
+        for v in range(sw):
+            for n in range(v * part, v * part + pitch * pixel):
+                write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
+    for e in range(columns):
+        target, source = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
+        for h in range(ph, ph + height):
+            at, k = _place(h, source, grid, pixel), _place(h, target, grid, pixel)
+            for n in range(pixel):
+                write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
