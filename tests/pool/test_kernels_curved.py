@@ -14,7 +14,7 @@ from cnnpool.pool import dispatch, gem_pool2d, lp_pool2d, soft_pool2d, stochasti
 
 pytest.importorskip("numba")
 
-from cnnpool.pool.cpu import band_plan, threads, window_means
+from cnnpool.pool.cpu import threads
 
 HALVES = (torch.bfloat16, torch.float16)
 DTYPES = (torch.float64, torch.float32, *HALVES)
@@ -138,29 +138,16 @@ def test_nothing_is_kept_but_the_input():
     assert kept and all(t.data_ptr() == x.data_ptr() for t in kept)
 
 
-def forget():
-    """Plans of other bands."""
-    band_plan._frame.cache_clear()
-    window_means._tiles.cache_clear()
-
-
-def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch, set_threads):
+def test_any_number_of_threads_gives_the_same(monkeypatch, set_threads):
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
     number = torch.full((1, 1, 1), 2.5)
     for layout, window in product(LAYOUTS, [(3, 2, 1, False), (2, 2, 0, False)]):
         x = torch.rand(3, 4, 13, 14).contiguous(memory_format=layout)
+        upstream = torch.ones(3, 4, *((7, 7) if window[0] == 3 else (6, 7)))
         for name in OPERATORS:
             results = []
-            for count, cache, together in ((1, 1 << 16, 512), (3, 1 << 16, 512), (1, 1, 1)):
-                forget()
-                monkeypatch.setattr(band_plan, "CACHE", cache)
-                monkeypatch.setattr(window_means, "TOGETHER", together)
+            for count in (1, 3):
                 set_threads(count)
-                try:
-                    function = lambda x, p, name=name: OPERATORS[name](x, p, *window)  # noqa: E731, B023
-                    upstream = torch.ones(3, 4, *((7, 7) if window[0] == 3 else (6, 7)))
-                    results.append(answers(function, True, x, number, upstream))
-                finally:
-                    forget()
-            for other in results[1:]:
-                assert_close(other, results[0], rtol=1e-5, atol=1e-6)
+                function = lambda x, p, name=name: OPERATORS[name](x, p, *window)  # noqa: E731, B023
+                results.append(answers(function, True, x, number, upstream))
+            assert_close(results[1], results[0], rtol=1e-5, atol=1e-6)

@@ -36,11 +36,11 @@ from cnnpool.pool.cpu.loops.planes import (
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
-    Cells,
     Grid,
     Map,
     Number,
     Pair,
+    Terms,
     compiled,
     inlined,
 )
@@ -54,7 +54,7 @@ from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 @inlined
 def _weigh(
-    x: Address, at: int, cells: Cells, row: int, column: int, factors: Address, out: Address, target: int,
+    x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
     count: int, total: Number, like: Number, to: Number,
 ) -> None:  # fmt: skip
     """A run of weighted sums, times ``factors`` if given."""
@@ -73,7 +73,7 @@ def _weigh(
 
 @compiled
 def _last(
-    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, channels: int, cells: Cells,
+    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, channels: int, cells: Terms,
     total: Number, like: Number,
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' results, in place."""
@@ -88,7 +88,7 @@ def _last(
 @compiled
 def _forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
-    cells: Cells, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
+    cells: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
     """Planes ``start`` to ``stop``."""
     image, sums = scratch + held[0], scratch + held[1]
@@ -109,7 +109,7 @@ def _forward(
 @compiled
 def _adjoint(
     start: int, stop: int, scratch: Address, grad: Address, out: Address, of: Map, outputs: Map, grid: Grid,
-    cells: Cells, border: Border, factors: Address, held: tuple[int, ...], begin: int, total: Number,
+    cells: Terms, border: Border, factors: Address, held: tuple[int, ...], begin: int, total: Number,
     like: Number,
 ) -> None:  # fmt: skip
     """As ``_forward``, from gradients of outputs to those of inputs."""
@@ -213,8 +213,8 @@ def _rule(linear: Linear) -> tuple[tuple[Axis, Axis], list[list[float]], Tensor 
             counts = [[linear.counting.override], [1]]
         even = all(len(set(several)) == 1 for several in counts)
         weights = [[1 / several[0] if even else 1.0] * k for several, k in zip(counts, kernel, strict=True)]
-        down, across = (torch.tensor(several, dtype=torch.float64, device=CPU) for several in counts)
-        factors = None if even else 1 / torch.outer(down, across)
+        tall, broad = (table(several, torch.float64) for several in counts)
+        factors = None if even else 1 / torch.outer(tall, broad)
     down, across = zip(size, out_size, kernel, stride, padding, (1, 1), strict=True)
     return (down, across), weights, factors
 
@@ -263,7 +263,10 @@ def _plan_of_planes(
     for axis in (0, 1):
         found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
         lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
-    cells, borders = Weights(*lists, wide), [table(b, torch.int64) for b in _borders(linear, cut.axes)]
+    cells, borders = (
+        Weights(lists[0], lists[1], wide),
+        [table(b, torch.int64) for b in _borders(linear, cut.axes)],
+    )
     border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
     begin, count = (cut.begin, cut.pixels) if adjoint else (0, cut.windows)
     some = begin + count + LANES

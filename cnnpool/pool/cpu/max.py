@@ -35,7 +35,7 @@ from cnnpool.pool.cpu.loops.planes import (
     read_rows,
     write_rows,
 )
-from cnnpool.pool.cpu.loops.signatures import Address, Cells, Grid, Map, Number, Pair, compiled, inlined
+from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
 from cnnpool.pool.cpu.memory import empty, scalar, table
 from cnnpool.pool.cpu.runs import Axis, Plan, are_tiles, entries_of, in_place, planes, room, scaled
 from cnnpool.pool.cpu.runs import Cells as Places
@@ -49,7 +49,7 @@ NOWHERE = uint8(255)
 
 @inlined
 def _best(
-    x: Address, at: int, cells: Cells, row: int, column: int, first: Address, y: Address, winners: Address,
+    x: Address, at: int, cells: Terms, row: int, column: int, first: Address, y: Address, winners: Address,
     out: int, count: int, like: Number,
 ) -> None:  # fmt: skip
     """The maxima of a run of windows and their winners: ``first``, or the first cell, if all are -inf."""
@@ -71,7 +71,7 @@ def _best(
 
 @inlined
 def _given(
-    grad: Address, winners: Address, at: int, cells: Cells, row: int, column: int, out: Address, target: int,
+    grad: Address, winners: Address, at: int, cells: Terms, row: int, column: int, out: Address, target: int,
     count: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
     """The sums of the gradients that a run of pixels gets from the windows over each, in order."""
@@ -89,7 +89,7 @@ def _given(
 
 @inlined
 def _given_once(
-    grad: Address, winners: Address, at: int, cells: Cells, row: int, column: int, out: Address, target: int,
+    grad: Address, winners: Address, at: int, cells: Terms, row: int, column: int, out: Address, target: int,
     count: int, nothing: Number,
 ) -> None:  # fmt: skip
     """The same where there is one window over each."""
@@ -105,7 +105,7 @@ def _given_once(
 @compiled
 def _forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, of: Map, outputs: Map,
-    grid: Grid, cells: Cells, first: Address, held: tuple[int, ...], lowest: Number,
+    grid: Grid, cells: Terms, first: Address, held: tuple[int, ...], lowest: Number,
 ) -> None:  # fmt: skip
     """Planes ``start`` to ``stop``; rows of outputs without gaps are written where they belong."""
     image, best, places = scratch + held[0], scratch + held[1], scratch + held[2]
@@ -126,7 +126,7 @@ def _forward(
 @compiled
 def _backward(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, of: Map,
-    outputs: Map, grid: Grid, cells: Cells, held: tuple[int, ...], begin: int, total: Number,
+    outputs: Map, grid: Grid, cells: Terms, held: tuple[int, ...], begin: int, total: Number,
     like: Number,
 ) -> None:  # fmt: skip
     """Gradients of planes; ``begin``: where the first window's numbers lie in scratch memory."""
@@ -149,7 +149,7 @@ def _backward(
 @compiled
 def _forward_last(
     start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair,
-    channels: int, cells: Cells, lowest: Number,
+    channels: int, cells: Terms, lowest: Number,
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' outputs, in place."""
     (height, width), (rows, columns) = size, out_size
@@ -163,7 +163,7 @@ def _forward_last(
 @compiled
 def _backward_last(
     start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
-    channels: int, cells: Cells, total: Number, like: Number,
+    channels: int, cells: Terms, total: Number, like: Number,
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' inputs, in place."""
     (height, width), (rows, columns) = size, out_size
@@ -272,11 +272,9 @@ def _plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype
         pitch = (out_size if adjoint else size)[1] * channels
         down = scaled(entries_of(axes[0], adjoint), pitch, kw)
         cells = Places(down, scaled(entries_of(axes[1], adjoint), channels))
-        kernel, rest = (
-            _backward_last if adjoint else _forward_last,
-            (size, out_size, channels, cells.pointers),
-        )
-        return Plan(kernel, result, result[0], 0, (*rest, *numbers), (cells,))
+        kernel: Any = _backward_last if adjoint else _forward_last
+        rest = size, out_size, channels, cells.pointers, *numbers
+        return Plan(kernel, result, result[0], 0, rest, (cells,))
     if are_tiles(axes) and not last:
         kernel = _backward_tiles if adjoint else _forward_tiles
         return Plan(kernel, result, channels * out_size[0], 0, (size, out_size, numbers[-1]), ())
@@ -285,7 +283,7 @@ def _plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype
     if not adjoint:
         cells, first = Places(cut.cells(0, kw), cut.cells(1)), _first(axes, cut.pitch, cut.pixel)
         held, scratch = room(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
-        where = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
+        where: tuple[Any, ...] = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
         return Plan(_forward, result, units, scratch, (*where, *numbers), (cells, first))
     cells = Places(cut.adjoint_cells(0, kw), cut.adjoint_cells(1))
     some = cut.begin + cut.pixels + LANES

@@ -1,37 +1,163 @@
-"""Draws from windows of plain CPU tensors by compiled kernels, and their expected values."""
+"""One value of each window of plain CPU tensors, drawn with probability proportional to it, or the mean of
+such draws, by compiled kernels. Negative values count as 0, and so do cells outside the map.
+"""
 
+from functools import lru_cache
 from math import inf
+from typing import Any
 
 import torch
+from numba import int32, int64, uint8
 from torch import Tensor
 
-from cnnpool.pool.cpu.band_plan import in_format_of, make_ready
-from cnnpool.pool.cpu.loops import multinomial
-from cnnpool.pool.cpu.memory import CPU, scalar
-from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.window import Window, is_channels_last
+from cnnpool.pool.cpu.loops.lanes import (
+    LANES,
+    everywhere,
+    load,
+    read,
+    select,
+    spread,
+    store,
+    store_bytes,
+    write,
+)
+from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, read_rows, write_rows
+from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Terms, compiled, inlined
+from cnnpool.pool.cpu.loops.vector_math import number
+from cnnpool.pool.cpu.max import NOWHERE, axes_of
+from cnnpool.pool.cpu.memory import CPU, empty, scalar
+from cnnpool.pool.cpu.runs import Cells, planes, room
+from cnnpool.pool.cpu.threads import spread as share
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
+
+
+@inlined
+def _positive(image: Address, at: int, total: Number, like: Number) -> Number:
+    v = load(image, at, like)
+    return select(v < total, spread(total), v)
+
+
+@inlined
+def _draw(
+    image: Address, t: int, cells: Terms, ladder: Address, uniform: Number, total: Number, like: Number
+) -> tuple[Number, Number, Number]:  # fmt: skip
+    """Draws, their cells, and sums of all cells; the sums up to each cell, in order, go to ``ladder``."""
+    begin, end, base = cells_of(cells, 0, 0)
+    at = t + base
+    sums = _positive(image, at + read(cells[0], begin, int64(0)), total, like)
+    store(ladder, 0, sums, total)
+    for e in range(begin + 1, end):
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like)
+        store(ladder, (e - begin) * LANES, sums, total)
+    threshold = (number(1, total) - uniform) * sums
+    drawn, none = spread(total), spread(int32(NOWHERE))
+    place = none
+    for back in range(begin + 1, end + 1):
+        e = end + begin - back
+        v = load(image, at + read(cells[0], e, int64(0)), like)
+        here = (threshold <= load(ladder, (e - begin) * LANES, total)) | (spread(e == end - 1))
+        drawn = select(here, select(v < total, spread(total), v), drawn)
+        place = select(here, select(v < total, none, spread(read(cells[1], e, int32(0)))), place)
+    return drawn, place, sums
+
+
+@compiled
+def _forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, uniforms: Address,
+    flag: Address, of: Map, outputs: Map, grid: Grid, cells: Terms, held: tuple[int, ...], some: int,
+    bound: Number, total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
+    """Draws of planes by uniform numbers in [0, 1); sets ``flag`` if a sum is not finite."""
+    image, drawn, places = scratch + held[0], scratch + held[1], scratch + held[2]
+    chances, ladder = scratch + held[3], scratch + held[4]
+    (sh, sw, _, _, pitch, part), fine = grid, True
+    fill(image, sh * sw * part, nothing)
+    fill(chances, some, total)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, like)
+        read_rows(uniforms, unit, outputs, chances, 0, pitch, total)
+        for t in range(0, outputs[0] * pitch * outputs[2], LANES):
+            uniform = load(chances, t, total)
+            value, place, sums = _draw(image, t, cells, ladder, uniform, total, like)
+            fine &= everywhere(sums <= bound)
+            store(drawn, t, value, like)
+            store_bytes(places, t, place)
+        write_rows(drawn, y, unit, outputs, pitch, like)
+        write_rows(places, winners, unit, outputs, pitch, uint8(0))
+    if not fine:
+        write(flag, 0, int64(1))
+
+
+@inlined
+def _expected(image: Address, t: int, cells: Terms, bound: Number, total: Number, like: Number) -> Number:
+    """Sums of squares over sums, the sum itself if infinite or NaN."""
+    begin, end, base = cells_of(cells, 0, 0)
+    at, less, sums = t + base, number(1 << 16, total), spread(total)
+    for e in range(begin, end):
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like)
+    # Sums that overflow are made of smaller numbers.
+    scale = select(sums <= bound, spread(number(1, total)), spread(number(1, total) / less))
+    sums, mean = spread(total), spread(total)
+    for e in range(begin, end):
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like) * scale
+    over = select(sums == total, spread(number(1, total)), sums)
+    for e in range(begin, end):
+        v = _positive(image, at + read(cells[0], e, int64(0)), total, like) * scale
+        mean = mean + v / over * v
+    return select(sums <= bound, mean / scale, sums)
+
+
+@compiled
+def _mean(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
+    cells: Terms, held: tuple[int, ...], bound: Number, total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
+    """Means of planes ``start`` to ``stop``."""
+    image, means, (sh, sw, _, _, pitch, part) = scratch + held[0], scratch + held[1], grid
+    fill(image, sh * sw * part, nothing)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, like)
+        for t in range(0, outputs[0] * pitch * outputs[2], LANES):
+            store(means, t, _expected(image, t, cells, bound, total, like), like)
+        write_rows(means, y, unit, outputs, pitch, like)
+
+
+@lru_cache(maxsize=1024)
+def _plan(window: Window, shape: tuple[int, ...], last: bool, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Shares of the work per sample, bytes of scratch, arguments of kernels, and what these point to."""
+    channels, height, width = shape
+    wide, plane = (
+        wide_of(torch.empty(0, dtype=dtype)),
+        planes(axes_of(window, (height, width)), channels, last),
+    )
+    cells, some = Cells(plane.cells(0, window.kernel[1]), plane.cells(1)), plane.windows + LANES
+    item, size = dtype.itemsize, wide.itemsize
+    held, scratch = room(plane.image * item, some * item, some, some * size, window.cells * LANES * size)
+    where = plane.map, plane.outputs, plane.grid, cells.pointers, held
+    numbers = scalar(torch.finfo(wide).max, wide), scalar(0.0, wide), scalar(0.0, dtype), scalar(-inf, dtype)
+    return -(-channels // plane.pixel) if last else channels, scratch, where, some, numbers, cells
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
     """Draws by ``uniforms`` in [0, 1), winners (255: none), whether all are finite, whether all have one."""
-    ready = make_ready(x, window, is_channels_last(x))
-    frame = ready.frame(1, True, False, 4, 2, window.cells)
-    y, winners = ready.output(frame.out_size, x.dtype), ready.output(frame.out_size, torch.uint8)
-    uniforms = uniforms.contiguous(memory_format=frame.layout)
-    flags = torch.zeros(2, dtype=torch.int64, device=CPU)
-    where = ready.x.data_ptr(), y.data_ptr(), winners.data_ptr(), uniforms.data_ptr(), flags.data_ptr()
-    rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
-    spread(multinomial.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    endless, lost = flags.tolist()
-    return in_format_of(x, y), in_format_of(x, winners), not endless, not lost
+    last = is_channels_last(x)
+    layout, stated = memory_format(last), stated_format(x, last)
+    x, uniforms = x.contiguous(memory_format=layout), uniforms.contiguous(memory_format=layout)
+    y, winners = empty(uniforms.shape, x.dtype, stated), empty(uniforms.shape, torch.uint8, stated)
+    flag = torch.zeros(1, dtype=torch.int64, device=CPU)
+    units, scratch, where, some, numbers, _ = _plan(window, tuple(x.shape[1:]), last, x.dtype)
+    memory = (t.data_ptr() for t in (x, y, winners, uniforms, flag))
+    moved = x.nbytes + y.nbytes
+    share(_forward, x.shape[0] * units, moved, *memory, *where, some, *numbers, scratch=scratch)
+    return y, winners, not flag.item(), False
 
 
 def expected(x: Tensor, window: Window) -> Tensor:
     """The mean of draws: sum x^2 / sum x over positive cells."""
-    ready = make_ready(x, window, is_channels_last(x))
-    frame = ready.frame(1, True, False, 2, 1, 1)
-    y = ready.output(frame.out_size, x.dtype)
-    rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
-    where = ready.x.data_ptr(), y.data_ptr()
-    spread(multinomial.mean, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y)
+    last = is_channels_last(x)
+    stated, x = stated_format(x, last), x.contiguous(memory_format=memory_format(last))
+    y = empty((*x.shape[:2], *window.output_size(*x.shape[2:])), x.dtype, stated)
+    units, scratch, where, _, numbers, _ = _plan(window, tuple(x.shape[1:]), last, x.dtype)
+    moved, memory = x.nbytes + y.nbytes, (x.data_ptr(), y.data_ptr())
+    share(_mean, x.shape[0] * units, moved, *memory, *where, *numbers, scratch=scratch)
+    return y

@@ -1,218 +1,327 @@
-"""Power means and soft means of plain CPU tensors by compiled kernels, which have passes of their own for 2x2
-tiles.
+"""Power means and soft means of plain CPU tensors by compiled kernels, and their gradients.
+
+Windows are summed again for gradients, which every window adds to its cells: only the input is saved. A
+power mean divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is
+normal.
 """
 
 from functools import lru_cache
 from math import inf, log
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from numba import int64
 from torch import Tensor
 
 from cnnpool.pool.autograd.replayed import POWER, SOFT, Mean
-from cnnpool.pool.cpu.band_plan import Frame, in_format_of, make_ready
-from cnnpool.pool.cpu.loops import means_2x2, power, softmax
-from cnnpool.pool.cpu.memory import CPU, aligned, empty, empty_like, scalar, table
-from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
+from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
+from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, origin, paste, read_rows, write_rows
+from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Terms, compiled, inlined
+from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number
+from cnnpool.pool.cpu.max import axes_of
+from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
+from cnnpool.pool.cpu.runs import Cells, entries_of, planes, room
+from cnnpool.pool.cpu.threads import spread as share
+from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
 
-# Tiles of a band: its scratch memory fits a first-level cache.
-TOGETHER = 512
-# Pixels with a multiple of this many channels are read in place: vectorised loops leave no remainder.
-PIXEL = 32
+Rule = tuple[int, int, Number, Number, Number, Number, Number]
+"""Kind of mean, p if products give its powers or 0, floor, value of no cell, bounds below and above, 0."""
+
+
+@inlined
+def _bounded(v: Number, low: Number, high: Number) -> Number:
+    """``v`` from ``low`` to ``high``; NaN stays."""
+    v = select(v < low, spread(low), v)
+    return select(v > high, spread(high), v)
+
+
+@inlined
+def _size(v: Number, rule: Rule) -> Number:
+    """What a cell enters a mean as: the value itself, if soft, bounded so that differences are finite."""
+    kind, _, floor, absent, low, high, total = rule
+    if kind == SOFT:
+        return _bounded(v, low, high)
+    if kind == POWER:
+        return absolute(v)
+    return select(v == absent, spread(total), select(v < floor, spread(floor), v))
+
+
+@inlined
+def _weight(r: Number, p: Number, rule: Rule) -> tuple[Number, Number]:
+    """(r^(p - 1), log2 r), the logarithm only if products do not give the power."""
+    whole, total = rule[1], rule[6]
+    if whole:
+        # 0 times infinity is NaN.
+        r = select(r > number(64, total), spread(number(64, total)), r)
+        power = r
+        for _ in range(whole - 2):
+            power = power * r
+        return power, r
+    # Infinity counts as 1: times infinity that is infinite for any p, and times 0 it is 0. All others are at
+    # most 1, up to rounding.
+    level, lowest = log2(r), number(-4096, total)
+    level = select(level > total, spread(total), level)
+    # 0 also where r is not a normal number: with p < 1 it would be infinitely steep.
+    power = select(level < lowest, spread(total), exp2((p - number(1, total)) * level))
+    return power, select(level < lowest, spread(lowest), level)
+
+
+@inlined
+def _window(
+    image: Address, at: int, cells: Terms, kept: Address, p: Number, rule: Rule, like: Number
+) -> tuple[Number, Number, Number, Number]:
+    """Largest value, scale, sum of weights (or of powers), and of those times values (or times logarithms);
+    weights are written to ``kept``. ``p`` is beta / log 2 for a soft mean.
+    """
+    kind, whole, _, _, low, high, total = rule
+    begin, end, base = cells_of(cells, 0, 0)
+    at += base
+    top = load(image, at + read(cells[0], begin, int64(0)), like)
+    top = top if kind == SOFT else _size(top, rule)
+    for e in range(begin + 1, end):
+        value = load(image, at + read(cells[0], e, int64(0)), like)
+        value = value if kind == SOFT else _size(value, rule)
+        top = select(beats(value, top), value, top)
+    scale, sums, more = _bounded(top, low, high), spread(total), spread(total)
+    if kind != SOFT:
+        # NaN gives the smallest.
+        scale = spread(number(1, total)) / select(top > low, scale, spread(low))
+    for e in range(begin, end):
+        v = load(image, at + read(cells[0], e, int64(0)), like)
+        if kind == SOFT:
+            v = _bounded(v, low, high)
+            weight = exp2(p * (v - scale))
+            sums = sums + weight
+            more = more + weight * v
+        else:
+            r = _size(v, rule) * scale
+            weight, level = _weight(r, p, rule)
+            power = weight * r
+            sums = sums + power
+            if whole == 0:
+                more = more + power * level
+        store(kept, (e - begin) * LANES, weight, total)
+    return top, scale, sums, more
+
+
+@inlined
+def _infinite(v: Number, total: Number) -> Number:
+    """Whether ``v`` is infinite, not NaN."""
+    return (v == v) & ((v - v) != total)
+
+
+@inlined
+def _value(
+    top: Number, scale: Number, sums: Number, more: Number, part: Number, inverse: Number, rule: Rule
+) -> Number:
+    """The mean of windows; ``part``: the share of a window's sum."""
+    kind, _, floor, _, low, high, total = rule
+    if kind == SOFT:
+        return select(_infinite(top, total), top, more / sums)
+    mean = sums * part
+    level = (inverse - number(1, total)) * log2(_bounded(mean, low, high))
+    return select(mean == total, spread(floor), mean * exp2(level) / scale)
+
+
+@compiled
+def _forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, of: Map, outputs: Map,
+    grid: Grid, cells: Terms, parts: Address, channels: int, rule: Rule, held: tuple[int, ...], like: Number,
+    nothing: Number,
+) -> None:  # fmt: skip
+    """Means of planes ``start`` to ``stop``, by the number of each of ``channels``, or of all."""
+    image, means, kept = scratch + held[0], scratch + held[1], scratch + held[2]
+    (sh, sw, _, _, pitch, part), total = grid, rule[6]
+    fill(image, sh * sw * part, nothing)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, like)
+        p = spread(read(numbers, unit % channels, total))
+        inverse = number(1, total) / p
+        for t in range(0, outputs[0] * pitch * outputs[2], LANES):
+            top, scale, sums, more = _window(image, t, cells, kept, p, rule, like)
+            value = _value(top, scale, sums, more, load(parts, t, total), inverse, rule)
+            store(means, t, value, like)
+        write_rows(means, y, unit, outputs, pitch, like)
+
+
+@inlined
+def _factor(
+    g: Number, top: Number, scale: Number, sums: Number, more: Number, part: Number, inverse: Number,
+    rule: Rule,
+) -> tuple[Number, Number, Number]:  # fmt: skip
+    """The factor of a window's weights, the mean if soft, and the derivative by p over log 2 if not."""
+    kind, _, _, _, low, high, total = rule
+    nothing = spread(total)
+    if kind == SOFT:
+        endless = _infinite(top, total)
+        factor = select(endless | (g == total), nothing, g / sums)
+        return factor, select(endless, nothing, more / sums), nothing
+    mean = sums * part
+    level = log2(_bounded(mean, low, high))
+    factor = g * part * exp2((inverse - number(1, total)) * level)
+    none = (g == total) | (sums == total) | _infinite(mean, total)
+    level = inverse * log2(mean)
+    slope = g * (exp2(level) / scale) * inverse * (more / sums - level)
+    return select(none, nothing, factor), nothing, select(none, nothing, slope)
+
+
+@inlined
+def _send(
+    image: Address, at: int, cells: Terms, kept: Address, totals: Address, factor: Number, mean: Number,
+    beta: Number, rule: Rule, like: Number,
+) -> Number:  # fmt: skip
+    """Add the gradients of windows' cells to ``totals``; the derivative by beta, if soft."""
+    kind, _, floor, _, low, high, total = rule
+    begin, end, base = cells_of(cells, 0, 0)
+    at += base
+    nothing, slope = spread(total), spread(total)
+    for e in range(begin, end):
+        a = at + read(cells[0], e, int64(0))
+        v, sent = load(image, a, like), factor * load(kept, (e - begin) * LANES, total)
+        if kind == SOFT:
+            away = _bounded(v, low, high) - mean
+            # Far below the mean the product may be infinite, but not where the share is 0.
+            slope = slope + select(sent == total, nothing, sent * away * away)
+            sent = select(sent == total, nothing, sent + sent * beta * away)
+        elif kind == POWER:
+            sent = select(v < total, -number(1, total) * sent, sent)
+        else:
+            sent = select(v < floor, nothing, sent)
+        sent = select(factor == total, nothing, sent)
+        store(totals, a, load(totals, a, total) + sent, total)
+    return slope
+
+
+@compiled
+def _backward(
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address,
+    numbers: Address, of: Map, outputs: Map, grid: Grid, cells: Terms, parts: Address, channels: int,
+    rule: Rule, log_2: Number, held: tuple[int, ...], like: Number, nothing: Number,
+) -> None:  # fmt: skip
+    """Gradients of planes, and in ``slots``, if not 0, that of the number by plane."""
+    image, totals, rounded = scratch + held[0], scratch + held[1], scratch + held[2]
+    grads, kept, some = scratch + held[3], scratch + held[4], held[5]
+    (sh, sw, _, _, pitch, part), total, kind = grid, rule[6], rule[0]
+    size, count = sh * sw * part, outputs[0] * pitch * outputs[2]
+    fill(image, size, nothing)
+    fill(grads, some, like)
+    for unit in range(start, stop):
+        cut(x, unit, of, image, grid, like)
+        if origin(unit, outputs)[1] < outputs[2]:
+            fill(grads, some, like)
+        read_rows(grad, unit, outputs, grads, 0, pitch, like)
+        fill(totals, size, total)
+        p, slope = spread(read(numbers, unit % channels, total)), spread(total)
+        inverse, beta = number(1, total) / p, p * log_2
+        for t in range(0, count, LANES):
+            top, scale, sums, more = _window(image, t, cells, kept, p, rule, like)
+            g = load(grads, t, like)
+            factor, mean, steep = _factor(g, top, scale, sums, more, load(parts, t, total), inverse, rule)
+            away = _send(image, t, cells, kept, totals, factor, mean, beta, rule, like)
+            slope = slope + (away if kind == SOFT else steep)
+        if slots:
+            store(kept, 0, slope, total)
+            whole = total
+            for n in range(LANES):
+                whole += read(kept, n, total)
+            write(slots, unit, whole)
+        if rounded != totals:
+            for t in range(0, size, LANES):
+                store(rounded, t, load(totals, t, total), like)
+        paste(rounded, out, unit, of, grid, like)
+
+
+@lru_cache(maxsize=1024)
+def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, backward: bool) -> Any:
+    """Shares of the work per sample, bytes of scratch, arguments of kernels, and what these point to."""
+    channels, height, width = shape
+    axes, wide = axes_of(how.window, (height, width)), wide_of(torch.empty(0, dtype=dtype))
+    plane = planes(axes, channels, last)
+    cells, pixel = Cells(plane.cells(0), plane.cells(1)), plane.pixel
+    rows, columns = ([len(several) for several in entries_of(axis, False)] for axis in axes)
+    parts = torch.ones(plane.windows + LANES, dtype=wide, device=CPU)
+    if how.mean and how.kind != SOFT:
+        counts = torch.outer(table(rows, wide), table(columns, wide)).repeat_interleave(pixel, 1)
+        gap = plane.pitch * pixel
+        parts[: len(rows) * gap].view(len(rows), gap)[:, : counts.shape[1]] = counts.reciprocal()
+    item, size, some = dtype.itemsize, wide.itemsize, plane.windows + LANES
+    kept = how.window.cells * LANES * size
+    if backward:
+        held, scratch = room(plane.image * item, plane.image * size, plane.image * item, some * item, kept)
+        held = (*held[:2], held[1] if dtype == wide else held[2], *held[3:], some)
+    else:
+        held, scratch = room(plane.image * item, some * item, kept)
+    units = -(-channels // pixel) if last else channels
+    where = plane.map, plane.outputs, plane.grid, cells.pointers, parts.data_ptr()
+    return units, scratch, where, held, (cells, parts)
 
 
 @lru_cache(maxsize=256)
-def _number(value: float, wide: torch.dtype) -> Tensor:
+def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
+    """The rule of kernels, and the value outside the map."""
+    wide = wide_of(torch.empty(0, dtype=dtype))
+    if how.kind == SOFT:
+        high = torch.finfo(wide).max / 4
+        numbers, nothing = (0.0, 0.0, -high, high, 0.0), -inf
+    else:
+        nothing = 0.0 if how.kind == POWER else torch.finfo(dtype).min
+        smallest = torch.finfo(wide).smallest_normal
+        floor = 0.0 if how.kind == POWER else how.floor
+        numbers = floor, nothing, smallest, 1 / smallest, 0.0
+    whole = int(power) if how.kind != SOFT and power in (2, 3, 4) else 0
+    floor_, absent, low, high_, total = (scalar(value, wide) for value in numbers)
+    return (how.kind, whole, floor_, absent, low, high_, total), scalar(nothing, dtype)
+
+
+@lru_cache(maxsize=256)
+def _constant(value: float, wide: torch.dtype) -> Tensor:
     return table([value], wide)
 
 
-@lru_cache(maxsize=256)
-def _shares(window: Window, size: tuple[int, int], mean: bool, wide: torch.dtype) -> tuple[Tensor, bool]:
-    """The factor of each window's sum, (H', W'), and whether all are equal."""
-    axes = []
-    for length, count, k, s, p in zip(size, window.output_size(*size), *window[:3], strict=True):
-        starts = torch.arange(count, device=CPU) * s - p
-        axes.append((starts + k).clamp(max=length) - starts.clamp(min=0))
-    counts = axes[0][:, None] * axes[1]
-    counts = counts if mean else torch.ones_like(counts)
-    return counts.to(wide).reciprocal(), bool((counts == counts[0, 0]).all())
+def _numbers(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
+    scale = log(2) if how.kind == SOFT else 1.0
+    if not isinstance(number, Tensor):
+        return _constant(float(number) / scale, wide_of(x))
+    return number.contiguous() / scale
 
 
-@lru_cache(maxsize=256)
-def _of_cells(
-    p: float | None, floor: float | None, nothing: float, mean: bool, wide: torch.dtype
-) -> tuple[Any, ...]:
-    """Arguments of power kernels: value of a cell, range of scales, share of a tile, a whole p."""
-    cell = (0.0,) if floor is None else (floor, nothing)
-    smallest = torch.finfo(wide).smallest_normal
-    cells, limits = (tuple(scalar(v, wide) for v in some) for some in (cell, (smallest, 1 / smallest)))
-    return cells, limits, scalar(0.25 if mean else 1.0, wide), (0,) * int(p) if p in (2, 3, 4) else None
-
-
-class Arithmetic(NamedTuple):
-    """The computation of one kind of mean: its kernels, their numbers and rule, and the needs of bands."""
-
-    kernels: Any
-    numbers: Tensor
-    rule: tuple[Any, ...]
-    nothing: float
-    """The value outside the map."""
-    shared: bool
-    """Whether a window's sum is multiplied by a share of its own."""
-    forward: tuple[int, int, int]
-    backward: tuple[int, int]
-    """Stretches, results and kept cells, as arguments of ``Map.frame``."""
-
-
-def _arithmetic(x: Tensor, number: Tensor | float, how: Mean) -> Arithmetic:
-    wide, given = wide_of(x), number.contiguous() if isinstance(number, Tensor) else None
-    if how.kind == SOFT:
-        slopes = _number(float(number) / log(2), wide) if given is None else given / log(2)
-        rule = scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide)
-        return Arithmetic(softmax, slopes, rule, -inf, False, (3, 2, 1), (5, 4))
-    # A cell's value is |x|, or max(x, floor).
-    floor = None if how.kind == POWER else how.floor
-    nothing = 0.0 if floor is None else torch.finfo(x.dtype).min
-    rule = _of_cells(None if isinstance(number, Tensor) else number, floor, nothing, how.mean, wide)
-    powers = _number(float(number), wide) if given is None else given
-    return Arithmetic(power, powers, rule, nothing, True, (4, 1, 1), (6, 4))
+def _ready(x: Tensor, numbers: Tensor) -> tuple[Tensor, bool]:
+    # With a number for every channel, planes of one channel are pooled instead.
+    last = is_channels_last(x) and numbers.numel() == 1
+    return x.contiguous(memory_format=memory_format(last)), last
 
 
 def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x`` in its memory format, by one ``number`` or one for each channel."""
-    way = _arithmetic(x, number, how)
-    plan = _tiles_of(x, how.window, way.numbers)
-    if plan is not None:
-        return _forward_tiles(plan, x, way)
-    # With one number per channel, the pixels of each channel are processed together instead.
-    numbers = way.numbers.numel()
-    ready = make_ready(x, how.window, is_channels_last(x) and numbers == 1)
-    size = tuple(x.shape[2:])
-    shares, even = _shares(how.window, size, how.mean, ready.wide) if way.shared else (None, True)
-    frame = ready.frame(numbers, even, False, *way.forward)
-    y = ready.output(frame.out_size, x.dtype)
-    factors = () if shares is None else (shares.data_ptr(),)
-    where = ready.x.data_ptr(), y.data_ptr(), *factors, way.numbers.data_ptr()
-    rest = frame.rule, frame.room, *way.rule, *ready.types(way.nothing)
-    spread(way.kernels.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y)
+    stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
+    x, last = _ready(x, numbers)
+    units, scratch, where, held, _ = _plan(how, tuple(x.shape[1:]), last, x.dtype, False)
+    rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
+    y = empty((*x.shape[:2], *how.window.output_size(*x.shape[2:])), x.dtype, memory_format(last))
+    memory = x.data_ptr(), y.data_ptr(), numbers.data_ptr()
+    rest = numbers.numel(), rule, held, scalar(0.0, x.dtype), nothing
+    share(_forward, x.shape[0] * units, x.nbytes + y.nbytes, *memory, *where, *rest, scratch=scratch)
+    return y.contiguous(memory_format=stated)
 
 
 def backward(
     grad: Tensor, x: Tensor, number: Tensor | float, how: Mean, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradient of the input, and of the number if it is ``learnt``."""
-    way, window = _arithmetic(x, number, how), how.window
-    count = way.numbers.numel()
-    plan = _tiles_of(x, window, way.numbers)
-    if plan is not None:
-        out, slots = _backward_tiles(plan, grad, x, way, learnt)
-    else:
-        ready = make_ready(x, window, is_channels_last(x) and count == 1)
-        size = tuple(x.shape[2:])
-        shares, even = _shares(window, size, how.mean, ready.wide) if way.shared else (None, True)
-        frame = ready.frame(count, even, True, *way.backward, window.cells)
-        out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
-        grad = grad.contiguous(memory_format=frame.layout)
-        factors = () if shares is None else (shares.data_ptr(),)
-        sums = None if slots is None else slots.data_ptr()
-        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), sums, *factors, way.numbers.data_ptr()
-        rest = frame.rule, frame.room, *way.rule, *ready.types(way.nothing)
-        moved = 2 * x.nbytes + grad.nbytes
-        spread(way.kernels.backward, frame.units, moved, *where, *rest, scratch=frame.scratch)
-        out = in_format_of(x, out)
-    if slots is None or not isinstance(number, Tensor):
+    stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
+    x, last = _ready(x, numbers)
+    grad = grad.contiguous(memory_format=memory_format(last))
+    units, scratch, where, held, _ = _plan(how, tuple(x.shape[1:]), last, x.dtype, True)
+    rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
+    out, count = empty_like(x), numbers.numel()
+    slots = torch.zeros(max(x.shape[0], 1) * units if learnt else 0, dtype=wide_of(x), device=CPU)
+    memory = x.data_ptr(), grad.data_ptr(), out.data_ptr(), slots.data_ptr() if learnt else 0
+    log_2 = scalar(log(2), wide_of(x))
+    rest = count, rule, log_2, held, scalar(0.0, x.dtype), nothing
+    moved = 2 * x.nbytes + grad.nbytes
+    share(_backward, x.shape[0] * units, moved, *memory, numbers.data_ptr(), *where, *rest, scratch=scratch)
+    out = out.contiguous(memory_format=stated)
+    if not learnt or not isinstance(number, Tensor):
         return out, None
-    # Slots are by sample, channel and band; with one number they are all summed.
-    if count > 1:
-        slots = slots.view(max(x.shape[0], 1), count, -1).sum((0, 2))
-    elif slots.numel() > 1:
-        slots = slots.sum()
-    slope = slots.view(number.shape)
-    return out, slope * log(2) if way.shared else slope
-
-
-def _slots(frame: Frame, wanted: bool, wide: torch.dtype) -> Tensor | None:
-    return torch.zeros(frame.units or frame.room[0][6], dtype=wide, device=CPU) if wanted else None
-
-
-class Tiles(NamedTuple):
-    """Processing of the 2x2 tiles of maps of one size: in place if ``room`` is None, else in bands."""
-
-    size: tuple[int, int, int, int]
-    room: tuple[Any, ...] | None
-    lanes: int
-    units: int
-    scratch: tuple[int, int]
-    shape: tuple[int, ...]
-    layout: torch.memory_format
-    total: Any
-    like: Any
-
-
-@lru_cache(maxsize=1024)
-def _tiles(
-    shape: tuple[int, ...], window: Window, last: bool, dtype: torch.dtype, numbers: int
-) -> Tiles | None:
-    (samples, channels, height, width), (rows, columns) = shape, window.output_size(*shape[2:])
-    if window[:3] != ((2, 2), (2, 2), (0, 0)) or (rows, columns) != (height // 2, width // 2):
-        return None
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    size, lanes = (height, width, rows, columns), channels if last else 1
-    rest = (samples, channels, rows, columns), memory_format(last), scalar(0.0, wide), scalar(0.0, dtype)
-    if lanes % PIXEL == 0:
-        return Tiles(size, None, lanes, samples * rows, (0, columns * lanes * wide.itemsize), *rest)
-    # With a number for every channel, maps are processed one by one.
-    units = samples * channels if numbers > 1 else 1
-    lines = samples * rows * (channels // lanes) // max(units, 1)
-    band = max(1, min(lines, TOGETHER // (columns * lanes)))
-    several, part = -(-lines // band), aligned(band * columns * lanes + 8)
-    sent, slopes = 4 * part * dtype.itemsize, 8 * part * dtype.itemsize
-    room = lines, band, several, numbers, lanes, part, sent, slopes
-    return Tiles(size, room, lanes, units * several, (sent, slopes + part * wide.itemsize), *rest)
-
-
-def _tiles_of(x: Tensor, window: Window, numbers: Tensor) -> Tiles | None:
-    """The tiles of ``x``, (N, C, H, W), with one number or one per channel; None if windows are not tiles."""
-    count = numbers.numel()
-    return _tiles(tuple(x.shape), window, count == 1 and is_channels_last(x), x.dtype, count)
-
-
-def _forward_tiles(plan: Tiles, x: Tensor, way: Arithmetic) -> Tensor:
-    last = is_channels_last(x)
-    stated, same = stated_format(x, last), plan.layout == memory_format(last)
-    x = x.contiguous(memory_format=plan.layout)
-    y = empty(plan.shape, x.dtype, stated if same else plan.layout)
-    where, moved = (x.data_ptr(), y.data_ptr(), way.numbers.data_ptr(), plan.size), x.nbytes + y.nbytes
-    if plan.room is None:
-        rest: tuple[Any, ...] = plan.lanes, way.rule, plan.total, plan.like, x.itemsize
-        spread(means_2x2.forward_last, plan.units, moved, *where, *rest)
-    else:
-        rest = plan.room, way.rule, plan.total, plan.like
-        spread(means_2x2.forward, plan.units, moved, *where, *rest, scratch=plan.scratch[0])
-    return y if same else y.contiguous(memory_format=stated)
-
-
-def _backward_tiles(
-    plan: Tiles, grad: Tensor, x: Tensor, way: Arithmetic, learnt: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Gradients of ``x`` and, if it is ``learnt``, of the number, by unit of work."""
-    stated, numbers = stated_format(x, is_channels_last(x)), way.numbers
-    x, grad = x.contiguous(memory_format=plan.layout), grad.contiguous(memory_format=plan.layout)
-    # At least one for every number, if there are no samples.
-    slots = None
-    if learnt:
-        slots = torch.zeros(max(plan.units, numbers.numel()), dtype=numbers.dtype, device=CPU)
-    out = empty_like(x)
-    where = x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
-    rest: tuple[Any, ...] = numbers.data_ptr(), plan.size
-    kernel: Any
-    if plan.room is None:
-        kernel = means_2x2.backward_last
-        rest = *rest, plan.lanes, way.rule, plan.total, plan.like, x.itemsize, numbers.itemsize
-    else:
-        kernel = means_2x2.backward
-        rest = *rest, plan.room, way.rule, plan.total, plan.like
-    spread(kernel, plan.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=plan.scratch[1])
-    return out.contiguous(memory_format=stated), slots
+    slope = (slots.view(-1, count).sum(0) if count > 1 else slots.sum()).view(number.shape)
+    return out, slope if how.kind == SOFT else slope * log(2)

@@ -9,19 +9,19 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.core import typing
+from numba.core import cgutils, typing
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin, models, register_model
 
 from cnnpool.pool.cpu.loops.signatures import intrinsic
 
+ir = cgutils.ir
 LANES = 16
 BFLOAT16, FLOAT16 = types.uint16, types.int16
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """The type of ``count`` numbers of type ``element``, or of as many answers to a comparison."""
 
     def __init__(self, element: Any, count: int = LANES):
@@ -29,12 +29,12 @@ class Lanes(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Lanes({element}, {count})")
 
 
-class _Model(models.PrimitiveModel):  # type: ignore[misc]
+class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes):
         one = (
             ir.IntType(1) if kind.element == types.boolean else manager.lookup(kind.element).get_value_type()
         )
-        super().__init__(manager, kind, ir.VectorType(one, kind.count))
+        super().__init__(manager, kind, ir.VectorType(one, kind.count))  # type: ignore[no-untyped-call]
 
 
 register_model(Lanes)(_Model)
@@ -239,11 +239,12 @@ def loading_pairs(lanes: int) -> Any:
                 whole = ir.VectorType(ir.IntType(32), lanes)
                 pairs = builder.bitcast(both, whole)
                 halves = builder.shl(pairs, whole(16)), builder.and_(pairs, whole(0xFFFF0000))
-                halves = [builder.bitcast(half, ir.VectorType(ir.FloatType(), lanes)) for half in halves]
+                single = ir.VectorType(ir.FloatType(), lanes)
+                found = [builder.bitcast(half, single) for half in halves]
             else:
                 parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
-                halves = [_widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
-            return context.make_tuple(builder, kinds, halves)
+                found = [_widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
+            return context.make_tuple(builder, kinds, found)
 
         return kinds(types.int64, types.int64, like), generate
 
@@ -301,6 +302,27 @@ def select(typing: Any, mask: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def truncated(typing: Any, value: Any) -> Any:
+    """The whole parts, int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fptosi(args[0], _vector(64, args[0]))
+
+    return Lanes(types.int64, value.count)(value), generate
+
+
+@intrinsic
+def everywhere(typing: Any, mask: Any) -> Any:
+    """Whether ``mask`` holds in all lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = ir.IntType(mask.count)
+        return builder.icmp_unsigned("==", builder.bitcast(args[0], bits), bits(-1))
+
+    return types.boolean(mask), generate
+
+
+@intrinsic
 def beats(typing: Any, value: Any, best: Any) -> Any:
     """Whether ``value`` is a larger maximum than ``best``: torch's rule, by which the last NaN wins."""
 
@@ -314,7 +336,7 @@ def beats(typing: Any, value: Any, best: Any) -> Any:
 def _operation(function: Any, build: Callable[..., Any], kinds: Any, asks: bool = False) -> None:
     """``function`` of two ``Lanes``, or of one and a number for all of its lanes."""
 
-    class Template(AbstractTemplate):  # type: ignore[misc]
+    class Template(AbstractTemplate):
         def generic(self, args: Any, _: Any) -> Any:
             several = next((t for t in args if isinstance(t, Lanes) and isinstance(t.element, kinds)), None)
             if several is None or len(args) != 2 or any(t not in (several, several.element) for t in args):
@@ -334,18 +356,29 @@ def _operation(function: Any, build: Callable[..., Any], kinds: Any, asks: bool 
         lower_builtin(function, *pair)(lower)
 
 
+def _is_whole(a: Any) -> bool:
+    return isinstance(a.type.element, ir.IntType)
+
+
+def _sum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.add(a, b) if _is_whole(a) else builder.fadd(a, b, flags=FAST)
+
+
+def _equal(builder: Any, a: Any, b: Any) -> Any:
+    return builder.icmp_signed("==", a, b) if _is_whole(a) else builder.fcmp_ordered("==", a, b)
+
+
 # A product and the sum it enters may be rounded once.
 FAST = ("contract",)
-_operation(operator.add, lambda builder, a, b: builder.fadd(a, b, flags=FAST), types.Float)
+_operation(operator.add, _sum, types.Number)
 _operation(operator.sub, lambda builder, a, b: builder.fsub(a, b, flags=FAST), types.Float)
 _operation(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=FAST), types.Float)
 _operation(operator.truediv, lambda builder, a, b: builder.fdiv(a, b), types.Float)
-for _function, _sign in ((operator.gt, ">"), (operator.lt, "<"), (operator.eq, "==")):
-    _operation(
-        _function, lambda builder, a, b, sign=_sign: builder.fcmp_ordered(sign, a, b), types.Float, True
-    )
+_operation(operator.gt, lambda builder, a, b: builder.fcmp_ordered(">", a, b), types.Float, True)
+_operation(operator.lt, lambda builder, a, b: builder.fcmp_ordered("<", a, b), types.Float, True)
+_operation(operator.le, lambda builder, a, b: builder.fcmp_ordered("<=", a, b), types.Float, True)
 _operation(operator.ne, lambda builder, a, b: builder.fcmp_unordered("!=", a, b), types.Float, True)
-_operation(operator.eq, lambda builder, a, b: builder.icmp_signed("==", a, b), types.Integer, True)
+_operation(operator.eq, _equal, types.Number, True)
 _operation(operator.or_, lambda builder, a, b: builder.or_(a, b), types.Boolean)
 _operation(operator.and_, lambda builder, a, b: builder.and_(a, b), types.Boolean)
 

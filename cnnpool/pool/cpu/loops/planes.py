@@ -11,11 +11,11 @@ from cnnpool.pool.cpu.loops.lanes import LANES, copying, joining, parting, read,
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
-    Cells,
     Grid,
     Map,
     Number,
     Pair,
+    Terms,
     compiled,
     inlined,
 )
@@ -37,7 +37,9 @@ def move(source: Address, i: int, target: Address, k: int, count: int, like: Num
     """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on; the last vector
     overlaps the one before.
     """
-    if count >= LANES:
+    if count == LANES:
+        _copy(source, i, target, k, like)
+    elif count >= LANES:
         for t in range(0, count, LANES):
             t = min(t, count - LANES)
             _copy(source, i + t, target, k + t, like)
@@ -117,9 +119,12 @@ def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number
         if pixel == channels and (pixel == 1 or sw == 1):
             deal(x, source, width * pixel, image, target, part, pw * pixel, sw, like)
         else:
-            for w in range(pw, pw + width):
-                at = target + w % sw * part + w // sw * pixel
-                move(x, source + (w - pw) * channels, image, at, count, like)
+            v, at = pw % sw, target + pw // sw * pixel
+            for w in range(width):
+                move(x, source + w * channels, image, at + v * part, count, like)
+                v += 1
+                if v == sw:
+                    v, at = 0, at + pixel
         source += width * channels
         u += 1
         if u == sh:
@@ -136,9 +141,12 @@ def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Nu
         if pixel == channels and (pixel == 1 or sw == 1):
             gather(image, source, part, out, target, width * pixel, pw * pixel, sw, like)
         else:
-            for w in range(pw, pw + width):
-                at = source + w % sw * part + w // sw * pixel
-                move(image, at, out, target + (w - pw) * channels, count, like)
+            v, at = pw % sw, source + pw // sw * pixel
+            for w in range(width):
+                move(image, at + v * part, out, target + w * channels, count, like)
+                v += 1
+                if v == sw:
+                    v, at = 0, at + pixel
         target += width * channels
         u += 1
         if u == sh:
@@ -187,7 +195,7 @@ def clear_edges(out: Address, row: int, size: Pair, out_size: Pair, zero: Number
 
 
 @inlined
-def cells_of(cells: Cells, row: int, column: int) -> tuple[int, int, int]:
+def cells_of(cells: Terms, row: int, column: int) -> tuple[int, int, int]:
     """The entries of a result, from the first to before the last, and where their places count from."""
     _, _, starts, rows, columns = cells
     result = read(rows, 2 * row, int64(0)) + read(columns, 2 * column, int64(0))
@@ -196,25 +204,40 @@ def cells_of(cells: Cells, row: int, column: int) -> tuple[int, int, int]:
 
 
 @compiled
-def _place(row: int, column: int, grid: Grid, pixel: int) -> int:
-    # Of a pixel, counted with the padding.
+def _line(row: int, grid: Grid, pixel: int) -> int:
+    """Where a row begins, counted with the padding."""
     sh, sw, _, _, pitch, part = grid
-    return (row % sh * sw + column % sw) * part + (row // sh * pitch + column // sw) * pixel
+    return row % sh * sw * part + row // sh * pitch * pixel
+
+
+@inlined
+def _across(image: Address, at: int, k: int, of: Map, grid: Grid, adding: bool, like: Number) -> None:
+    """Copy (or add) the numbers of a column from ``at`` to those from ``k`` on, in all rows of a map."""
+    (height, _, pixel, _), (sh, sw, ph, _, pitch, part) = of, grid
+    u, line = ph % sh, ph // sh
+    for _ in range(height):
+        row = u * sw * part + line * pitch * pixel
+        for n in range(pixel):
+            value = read(image, row + at + n, like)
+            write(image, row + k + n, read(image, row + k + n, like) + value if adding else value)
+        u += 1
+        if u == sh:
+            u, line = 0, line + 1
 
 
 @compiled
 def fill_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
     """Copy to the pixels around a map those that its padding mode puts there: columns first, then rows."""
-    (height, _, pixel, _), (_, sw, ph, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    (_, _, pixel, _), (_, sw, _, _, pitch, part), (rows, row, columns, column) = of, grid, border
     for e in range(columns):
-        target, source = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
-        for h in range(ph, ph + height):
-            at, k = _place(h, source, grid, pixel), _place(h, target, grid, pixel)
-            for n in range(pixel):
-                write(image, k + n, read(image, at + n, like))
+        _across(
+            image, read(column, 2 * e + 1, int64(0)), read(column, 2 * e, int64(0)), of, grid, False, like
+        )
     for e in range(rows):
-        target, source = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
-        at, k = _place(source, 0, grid, pixel), _place(target, 0, grid, pixel)
+        k, at = (
+            _line(read(row, 2 * e, int64(0)), grid, pixel),
+            _line(read(row, 2 * e + 1, int64(0)), grid, pixel),
+        )
         for v in range(sw):
             move(image, at + v * part, image, k + v * part, pitch * pixel, like)
 
@@ -222,16 +245,14 @@ def fill_border(image: Address, of: Map, grid: Grid, border: Border, like: Numbe
 @compiled
 def fold_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
     """The adjoint of ``fill_border``: add the pixels around a map to those that they were copies of."""
-    (height, _, pixel, _), (_, sw, ph, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    (_, _, pixel, _), (_, sw, _, _, pitch, part), (rows, row, columns, column) = of, grid, border
     for e in range(rows):
-        target, source = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
-        at, k = _place(source, 0, grid, pixel), _place(target, 0, grid, pixel)
+        k, at = (
+            _line(read(row, 2 * e, int64(0)), grid, pixel),
+            _line(read(row, 2 * e + 1, int64(0)), grid, pixel),
+        )
         for v in range(sw):
             for n in range(v * part, v * part + pitch * pixel):
                 write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
     for e in range(columns):
-        target, source = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
-        for h in range(ph, ph + height):
-            at, k = _place(h, source, grid, pixel), _place(h, target, grid, pixel)
-            for n in range(pixel):
-                write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
+        _across(image, read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0)), of, grid, True, like)

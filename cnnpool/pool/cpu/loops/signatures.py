@@ -1,7 +1,6 @@
 """Decorators of the loops, and the types of their parameters for readers and mypy: Numba infers its own."""
 
 from collections.abc import Callable
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 from numba import extending, njit
@@ -19,18 +18,9 @@ Map = tuple[int, int, int, int]
 Grid = tuple[int, int, int, int, int, int]
 """Vertical and horizontal stride and padding, pixels of a line, and numbers of a part."""
 Border = tuple[int, Address, int, Address]
-"""How many rows and their places, how many columns: each with that it copies, counted with the padding."""
-Cells = tuple[Address, Address, Address, Address, Address]
+"""How many rows, and where each is and the one that it copies; the same of columns."""
+Terms = tuple[Address, Address, Address, Address, Address]
 """The cells of every result: places, numbers, where each list starts, and the lists of rows and columns."""
-Sizes = tuple[int, int, int, int]
-"""Height and width of a map, in pixels and in 2x2 tiles."""
-Band = tuple[Pair, Pair, Pair, Pair, Pair, int]
-"""Sizes of the input and the output, kernel, stride, padding, and the numbers of a pixel."""
-Room = tuple[tuple[int, int, int, int, int, int, int, int], tuple[int, int, int, int, int, int, int, int]]
-"""How maps are cut into bands, and where each part of a band's scratch memory begins; by ``band_plan``."""
-Cells = tuple[Number, Number, Number, Number]
-"""A number for each of the four cells of a 2x2 tile."""
-
 P = ParamSpec("P")
 
 
@@ -45,14 +35,3 @@ intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
 intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
 # For functions inside loops: a loop with a call is not vectorised, and not all are inlined by default.
 inlined = njit(nogil=True, error_model="numpy", forceinline=True)
-
-
-def by_types(choose: Callable[..., Any]) -> Any:
-    """A function for loops, whose body ``choose`` returns by the types of its arguments."""
-
-    @wraps(choose)
-    def called(*arguments: Any) -> Any:
-        raise NotImplementedError("only loops call it")
-
-    extending.overload(called)(choose)
-    return called
