@@ -1,8 +1,7 @@
 """Power means and soft means of plain CPU tensors by compiled kernels, and their gradients.
 
-Windows are summed again for gradients, which every window adds to its cells: only the input is saved. A
-power mean divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is
-normal.
+Only the input is saved: windows are summed again for gradients, which each adds to its cells. A power mean
+divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is normal.
 """
 
 from functools import lru_cache
@@ -16,14 +15,15 @@ from torch import Tensor
 from cnnpool.pool.autograd.replayed import POWER, SOFT, Mean
 from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
 from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, origin, paste, read_rows, write_rows
-from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Terms, compiled, inlined
-from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number
+from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
+from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number, root_power
 from cnnpool.pool.cpu.max import axes_of
 from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
-from cnnpool.pool.cpu.runs import Cells, entries_of, planes, room
+from cnnpool.pool.cpu.runs import Cells, Plan, entries_of, planes, room, scaled
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
 
+BEYOND_SINGLE = 1e39
 Rule = tuple[int, int, Number, Number, Number, Number, Number]
 """Kind of mean, p if products give its powers or 0, floor, value of no cell, bounds below and above, 0."""
 
@@ -68,13 +68,14 @@ def _weight(r: Number, p: Number, rule: Rule) -> tuple[Number, Number]:
 
 @inlined
 def _window(
-    image: Address, at: int, cells: Terms, kept: Address, p: Number, rule: Rule, like: Number
-) -> tuple[Number, Number, Number, Number]:
-    """Largest value, scale, sum of weights (or of powers), and of those times values (or times logarithms);
-    weights are written to ``kept``. ``p`` is beta / log 2 for a soft mean.
+    image: Address, at: int, cells: Terms, row: int, column: int, kept: Address, p: Number, rule: Rule,
+    like: Number,
+) -> tuple[Number, Number, Number, Number]:  # fmt: skip
+    """Largest value, bounded if not soft, scale, sum of weights (or of powers), and of those times values (or
+    times logarithms); weights are written to ``kept``. ``p`` is beta / log 2 for a soft mean.
     """
     kind, whole, _, _, low, high, total = rule
-    begin, end, base = cells_of(cells, 0, 0)
+    begin, end, base = cells_of(cells, row, column)
     at += base
     top = load(image, at + read(cells[0], begin, int64(0)), like)
     top = top if kind == SOFT else _size(top, rule)
@@ -85,7 +86,8 @@ def _window(
     scale, sums, more = _bounded(top, low, high), spread(total), spread(total)
     if kind != SOFT:
         # NaN gives the smallest.
-        scale = spread(number(1, total)) / select(top > low, scale, spread(low))
+        top = select(top > low, scale, spread(low))
+        scale = spread(number(1, total)) / top
     for e in range(begin, end):
         v = load(image, at + read(cells[0], e, int64(0)), like)
         if kind == SOFT:
@@ -105,6 +107,16 @@ def _window(
 
 
 @inlined
+def _back(mean: Number, inverse: Number, rule: Rule) -> Number:
+    """mean^(1/p - 1)."""
+    _, whole, _, _, low, high, total = rule
+    mean, one = _bounded(mean, low, high), number(1, total)
+    if whole == 0:
+        return exp2((inverse - one) * log2(mean))
+    return root_power(mean, whole, inverse, 3 if high > BEYOND_SINGLE else 2, total)
+
+
+@inlined
 def _infinite(v: Number, total: Number) -> Number:
     """Whether ``v`` is infinite, not NaN."""
     return (v == v) & ((v - v) != total)
@@ -115,18 +127,17 @@ def _value(
     top: Number, scale: Number, sums: Number, more: Number, part: Number, inverse: Number, rule: Rule
 ) -> Number:
     """The mean of windows; ``part``: the share of a window's sum."""
-    kind, _, floor, _, low, high, total = rule
+    kind, _, floor, _, _, _, total = rule
     if kind == SOFT:
         return select(_infinite(top, total), top, more / sums)
     mean = sums * part
-    level = (inverse - number(1, total)) * log2(_bounded(mean, low, high))
-    return select(mean == total, spread(floor), mean * exp2(level) / scale)
+    return select(mean == total, spread(floor), mean * _back(mean, inverse, rule) * top)
 
 
 @compiled
 def _forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, of: Map, outputs: Map,
-    grid: Grid, cells: Terms, parts: Address, channels: int, rule: Rule, held: tuple[int, ...], like: Number,
+    grid: Grid, cells: Terms, parts: Address, held: tuple[int, ...], channels: int, rule: Rule, like: Number,
     nothing: Number,
 ) -> None:  # fmt: skip
     """Means of planes ``start`` to ``stop``, by the number of each of ``channels``, or of all."""
@@ -138,7 +149,7 @@ def _forward(
         p = spread(read(numbers, unit % channels, total))
         inverse = number(1, total) / p
         for t in range(0, outputs[0] * pitch * outputs[2], LANES):
-            top, scale, sums, more = _window(image, t, cells, kept, p, rule, like)
+            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, like)
             value = _value(top, scale, sums, more, load(parts, t, total), inverse, rule)
             store(means, t, value, like)
         write_rows(means, y, unit, outputs, pitch, like)
@@ -147,32 +158,34 @@ def _forward(
 @inlined
 def _factor(
     g: Number, top: Number, scale: Number, sums: Number, more: Number, part: Number, inverse: Number,
-    rule: Rule,
+    learnt: bool, rule: Rule,
 ) -> tuple[Number, Number, Number]:  # fmt: skip
     """The factor of a window's weights, the mean if soft, and the derivative by p over log 2 if not."""
-    kind, _, _, _, low, high, total = rule
+    kind, _, _, _, _, _, total = rule
     nothing = spread(total)
     if kind == SOFT:
         endless = _infinite(top, total)
         factor = select(endless | (g == total), nothing, g / sums)
         return factor, select(endless, nothing, more / sums), nothing
     mean = sums * part
-    level = log2(_bounded(mean, low, high))
-    factor = g * part * exp2((inverse - number(1, total)) * level)
-    none = (g == total) | (sums == total) | _infinite(mean, total)
-    level = inverse * log2(mean)
-    slope = g * (exp2(level) / scale) * inverse * (more / sums - level)
+    factor = g * part * _back(mean, inverse, rule)
+    none, slope = (g == total) | (sums == total) | _infinite(mean, total), nothing
+    if learnt:
+        level = inverse * log2(mean)
+        slope = g * exp2(level) * top * inverse * (more / sums - level)
     return select(none, nothing, factor), nothing, select(none, nothing, slope)
 
 
 @inlined
 def _send(
-    image: Address, at: int, cells: Terms, kept: Address, totals: Address, factor: Number, mean: Number,
-    beta: Number, rule: Rule, like: Number,
+    image: Address, at: int, cells: Terms, row: int, column: int, kept: Address, totals: Address, alone: bool,
+    factor: Number, mean: Number, beta: Number, rule: Rule, like: Number, to: Number,
 ) -> Number:  # fmt: skip
-    """Add the gradients of windows' cells to ``totals``; the derivative by beta, if soft."""
+    """Write the gradients of windows' cells to ``totals``, or add them if windows are not ``alone`` with
+    their cells; the derivative by beta, if soft.
+    """
     kind, _, floor, _, low, high, total = rule
-    begin, end, base = cells_of(cells, 0, 0)
+    begin, end, base = cells_of(cells, row, column)
     at += base
     nothing, slope = spread(total), spread(total)
     for e in range(begin, end):
@@ -188,15 +201,24 @@ def _send(
         else:
             sent = select(v < floor, nothing, sent)
         sent = select(factor == total, nothing, sent)
-        store(totals, a, load(totals, a, total) + sent, total)
+        store(totals, a, sent if alone else load(totals, a, to) + sent, to)
     return slope
+
+
+@compiled
+def _total(several: Number, scratch: Address, total: Number) -> Number:
+    """The sum over lanes."""
+    store(scratch, 0, several, total)
+    for n in range(LANES):
+        total += read(scratch, n, total)
+    return total
 
 
 @compiled
 def _backward(
     start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address,
-    numbers: Address, of: Map, outputs: Map, grid: Grid, cells: Terms, parts: Address, channels: int,
-    rule: Rule, log_2: Number, held: tuple[int, ...], like: Number, nothing: Number,
+    numbers: Address, of: Map, outputs: Map, grid: Grid, cells: Terms, parts: Address, held: tuple[int, ...],
+    channels: int, rule: Rule, log_2: Number, alone: bool, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
     """Gradients of planes, and in ``slots``, if not 0, that of the number by plane."""
     image, totals, rounded = scratch + held[0], scratch + held[1], scratch + held[2]
@@ -205,55 +227,107 @@ def _backward(
     size, count = sh * sw * part, outputs[0] * pitch * outputs[2]
     fill(image, size, nothing)
     fill(grads, some, like)
+    fill(totals, size, total)
     for unit in range(start, stop):
         cut(x, unit, of, image, grid, like)
         if origin(unit, outputs)[1] < outputs[2]:
             fill(grads, some, like)
         read_rows(grad, unit, outputs, grads, 0, pitch, like)
-        fill(totals, size, total)
+        if not alone:
+            fill(totals, size, total)
         p, slope = spread(read(numbers, unit % channels, total)), spread(total)
         inverse, beta = number(1, total) / p, p * log_2
         for t in range(0, count, LANES):
-            top, scale, sums, more = _window(image, t, cells, kept, p, rule, like)
+            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, like)
             g = load(grads, t, like)
-            factor, mean, steep = _factor(g, top, scale, sums, more, load(parts, t, total), inverse, rule)
-            away = _send(image, t, cells, kept, totals, factor, mean, beta, rule, like)
+            factor, mean, steep = _factor(
+                g, top, scale, sums, more, load(parts, t, total), inverse, slots != 0, rule
+            )
+            away = _send(image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, rule, like, total)
             slope = slope + (away if kind == SOFT else steep)
         if slots:
-            store(kept, 0, slope, total)
-            whole = total
-            for n in range(LANES):
-                whole += read(kept, n, total)
-            write(slots, unit, whole)
+            write(slots, unit, _total(slope, kept, total))
         if rounded != totals:
             for t in range(0, size, LANES):
                 store(rounded, t, load(totals, t, total), like)
         paste(rounded, out, unit, of, grid, like)
 
 
+@compiled
+def _forward_last(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, size: Pair,
+    out_size: Pair, channels: int, cells: Terms, parts: Address, _: int, rule: Rule, like: Number,
+    nothing: Number,
+) -> None:  # fmt: skip
+    """Rows ``start`` to ``stop`` of all samples' means, in place."""
+    ((height, width), (rows, columns), total), p = (
+        (size, out_size, rule[6]),
+        spread(read(numbers, 0, rule[6])),
+    )
+    inverse = number(1, total) / p
+    for line in range(start, stop):
+        at, row = line // rows * height * width * channels, line % rows
+        for c in range(columns):
+            part, out = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
+            for k in range(0, channels, LANES):
+                top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
+                store(y, out + k, _value(top, scale, sums, more, part, inverse, rule), like)
+
+
+@compiled
+def _backward_last(
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address,
+    numbers: Address, size: Pair, out_size: Pair, channels: int, cells: Terms, parts: Address, _: int,
+    rule: Rule, log_2: Number, alone: bool, like: Number, nothing: Number,
+) -> None:  # fmt: skip
+    """Gradients of the pixels of the same rows, of windows that do not overlap."""
+    ((height, width), (rows, columns), total), p = (
+        (size, out_size, rule[6]),
+        spread(read(numbers, 0, rule[6])),
+    )
+    inverse, beta = number(1, total) / p, p * log_2
+    for line in range(start, stop):
+        (at, row), slope = (line // rows * height * width * channels, line % rows), spread(total)
+        for c in range(columns):
+            part, source = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
+            for k in range(0, channels, LANES):
+                top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
+                g = load(grad, source + k, like)
+                factor, mean, steep = _factor(g, top, scale, sums, more, part, inverse, slots != 0, rule)
+                away = _send(
+                    x, at + k, cells, row, c, scratch, out, alone, factor, mean, beta, rule, like, like
+                )
+                slope = slope + (away if rule[0] == SOFT else steep)
+        if slots:
+            write(slots, line, _total(slope, scratch, total))
+
+
 @lru_cache(maxsize=1024)
-def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, backward: bool) -> Any:
-    """Shares of the work per sample, bytes of scratch, arguments of kernels, and what these point to."""
+def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, backward: bool) -> Plan:
     channels, height, width = shape
     axes, wide = axes_of(how.window, (height, width)), wide_of(torch.empty(0, dtype=dtype))
-    plane = planes(axes, channels, last)
-    cells, pixel = Cells(plane.cells(0), plane.cells(1)), plane.pixel
-    rows, columns = ([len(several) for several in entries_of(axis, False)] for axis in axes)
-    parts = torch.ones(plane.windows + LANES, dtype=wide, device=CPU)
-    if how.mean and how.kind != SOFT:
-        counts = torch.outer(table(rows, wide), table(columns, wide)).repeat_interleave(pixel, 1)
-        gap = plane.pitch * pixel
-        parts[: len(rows) * gap].view(len(rows), gap)[:, : counts.shape[1]] = counts.reciprocal()
-    item, size, some = dtype.itemsize, wide.itemsize, plane.windows + LANES
+    down, across = (entries_of(axis, False) for axis in axes)
+    counts = torch.outer(*(table([*map(len, lists)], wide) for lists in (down, across)))
+    shares = counts.reciprocal() if how.mean and how.kind != SOFT else torch.ones_like(counts)
+    out_size, item, size = (len(down), len(across)), dtype.itemsize, wide.itemsize
     kept = how.window.cells * LANES * size
+    if last and channels % LANES == 0 and not (backward and how.window.overlaps):
+        cells = Cells(scaled(down, width * channels), scaled(across, channels))
+        kernel: Any = _backward_last if backward else _forward_last
+        where: tuple[Any, ...] = (height, width), out_size, channels, cells.pointers, shares.data_ptr()
+        return Plan(kernel, out_size, len(down), kept, where, (cells, shares))
+    plane = planes(axes, channels, last)
+    cells, pixel, some = Cells(plane.cells(0), plane.cells(1)), plane.pixel, plane.windows + LANES
+    parts, gap = torch.ones(some, dtype=wide, device=CPU), plane.pitch * pixel
+    rows = parts[: len(down) * gap].view(len(down), gap)
+    rows[:, : len(across) * pixel] = shares.repeat_interleave(pixel, 1)
+    held, scratch = room(plane.image * item, some * item, kept)
     if backward:
         held, scratch = room(plane.image * item, plane.image * size, plane.image * item, some * item, kept)
         held = (*held[:2], held[1] if dtype == wide else held[2], *held[3:], some)
-    else:
-        held, scratch = room(plane.image * item, some * item, kept)
     units = -(-channels // pixel) if last else channels
-    where = plane.map, plane.outputs, plane.grid, cells.pointers, parts.data_ptr()
-    return units, scratch, where, held, (cells, parts)
+    where = plane.map, plane.outputs, plane.grid, cells.pointers, parts.data_ptr(), held
+    return Plan(_backward if backward else _forward, out_size, units, scratch, where, (cells, parts))
 
 
 @lru_cache(maxsize=256)
@@ -273,15 +347,10 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
     return (how.kind, whole, floor_, absent, low, high_, total), scalar(nothing, dtype)
 
 
-@lru_cache(maxsize=256)
-def _constant(value: float, wide: torch.dtype) -> Tensor:
-    return table([value], wide)
-
-
 def _numbers(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     scale = log(2) if how.kind == SOFT else 1.0
     if not isinstance(number, Tensor):
-        return _constant(float(number) / scale, wide_of(x))
+        return table([float(number) / scale], wide_of(x))
     return number.contiguous() / scale
 
 
@@ -295,12 +364,12 @@ def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x`` in its memory format, by one ``number`` or one for each channel."""
     stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
     x, last = _ready(x, numbers)
-    units, scratch, where, held, _ = _plan(how, tuple(x.shape[1:]), last, x.dtype, False)
+    plan = _plan(how, tuple(x.shape[1:]), last, x.dtype, False)
     rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
-    y = empty((*x.shape[:2], *how.window.output_size(*x.shape[2:])), x.dtype, memory_format(last))
-    memory = x.data_ptr(), y.data_ptr(), numbers.data_ptr()
-    rest = numbers.numel(), rule, held, scalar(0.0, x.dtype), nothing
-    share(_forward, x.shape[0] * units, x.nbytes + y.nbytes, *memory, *where, *rest, scratch=scratch)
+    y = empty((*x.shape[:2], *plan.out_size), x.dtype, memory_format(last))
+    where = x.data_ptr(), y.data_ptr(), numbers.data_ptr(), *plan.rest
+    rest, moved = (numbers.numel(), rule, scalar(0.0, x.dtype), nothing), x.nbytes + y.nbytes
+    share(plan.kernel, x.shape[0] * plan.units, moved, *where, *rest, scratch=plan.scratch)
     return y.contiguous(memory_format=stated)
 
 
@@ -311,15 +380,16 @@ def backward(
     stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
     x, last = _ready(x, numbers)
     grad = grad.contiguous(memory_format=memory_format(last))
-    units, scratch, where, held, _ = _plan(how, tuple(x.shape[1:]), last, x.dtype, True)
+    plan = _plan(how, tuple(x.shape[1:]), last, x.dtype, True)
     rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
-    out, count = empty_like(x), numbers.numel()
-    slots = torch.zeros(max(x.shape[0], 1) * units if learnt else 0, dtype=wide_of(x), device=CPU)
+    out, count, units = empty_like(x), numbers.numel(), x.shape[0] * plan.units
+    if plan.kernel is _backward_last and how.window.leaves_out(*x.shape[2:]):
+        out.zero_()
+    slots = torch.zeros(max(units, count) if learnt else 0, dtype=wide_of(x), device=CPU)
     memory = x.data_ptr(), grad.data_ptr(), out.data_ptr(), slots.data_ptr() if learnt else 0
-    log_2 = scalar(log(2), wide_of(x))
-    rest = count, rule, log_2, held, scalar(0.0, x.dtype), nothing
-    moved = 2 * x.nbytes + grad.nbytes
-    share(_backward, x.shape[0] * units, moved, *memory, numbers.data_ptr(), *where, *rest, scratch=scratch)
+    numbers_rule = count, rule, scalar(log(2), wide_of(x)), not how.window.overlaps
+    rest = numbers.data_ptr(), *plan.rest, *numbers_rule, scalar(0.0, x.dtype), nothing
+    share(plan.kernel, units, 2 * x.nbytes + grad.nbytes, *memory, *rest, scratch=plan.scratch)
     out = out.contiguous(memory_format=stated)
     if not learnt or not isinstance(number, Tensor):
         return out, None

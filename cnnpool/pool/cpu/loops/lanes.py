@@ -14,11 +14,11 @@ from numba.core import cgutils, typing
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin, models, register_model
 
+from cnnpool.pool.cpu.loops.half import BFLOAT16, narrowed, vector, widened
 from cnnpool.pool.cpu.loops.signatures import intrinsic
 
 ir = cgutils.ir
 LANES = 16
-BFLOAT16, FLOAT16 = types.uint16, types.int16
 
 
 class Lanes(types.Type):
@@ -38,15 +38,6 @@ class _Model(models.PrimitiveModel):
 
 
 register_model(Lanes)(_Model)
-
-
-def _vector(bits: int, like: Any) -> Any:
-    """The type of as many whole numbers of so many ``bits`` as the vector ``like`` has."""
-    return ir.VectorType(ir.IntType(bits), like.type.count)
-
-
-def _single(like: Any) -> Any:
-    return ir.VectorType(ir.FloatType(), like.type.count)
 
 
 def wide_type(like: Any) -> Any:
@@ -105,7 +96,7 @@ def parting(lanes: int) -> Any:
             kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
             both = builder.load(_pointer(builder, args[0], args[1], kind, 2 * lanes), align=size)
             for first in (0, 1):
-                half = builder.shuffle_vector(both, both, _places(range(first, 2 * lanes, 2)))
+                half = builder.shufflevector(both, both, _places(range(first, 2 * lanes, 2)))
                 place = _pointer(builder, args[4], args[2 + first], kind, lanes)
                 builder.store(half, place, align=size)
             return context.get_dummy_value()
@@ -125,7 +116,7 @@ def joining(lanes: int) -> Any:
                 builder.load(_pointer(builder, args[0], at, kind, lanes), align=size) for at in args[1:3]
             ]
             turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-            both = builder.shuffle_vector(*halves, _places(turns))
+            both = builder.shufflevector(*halves, _places(turns))
             builder.store(both, _pointer(builder, args[3], args[4], kind, 2 * lanes), align=size)
             return context.get_dummy_value()
 
@@ -139,19 +130,6 @@ def _places(numbers: Any) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
 
 
-def _widened(builder: Any, value: Any, like: Any) -> Any:
-    if like == BFLOAT16:
-        kind = _vector(32, value)
-        return builder.bitcast(builder.shl(builder.zext(value, kind), kind(16)), _single(value))
-    return _from_float16(builder, value) if like == FLOAT16 else value
-
-
-def _narrowed(builder: Any, value: Any, like: Any) -> Any:
-    if like == BFLOAT16:
-        return _to_bfloat16(builder, value)
-    return _to_float16(builder, value) if like == FLOAT16 else value
-
-
 def loading(lanes: int) -> Any:
     """A function that loads so many elements from ``index`` on, half precision in float32."""
 
@@ -159,7 +137,7 @@ def loading(lanes: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kind = context.get_data_type(like)
             place = _pointer(builder, args[0], args[1], kind, lanes)
-            return _widened(builder, builder.load(place, align=context.get_abi_sizeof(kind)), like)
+            return widened(builder, builder.load(place, align=context.get_abi_sizeof(kind)), like)
 
         return Lanes(wide_type(like), lanes)(types.int64, types.int64, like), generate
 
@@ -193,7 +171,7 @@ def store(typing: Any, address: Any, index: Any, value: Any, like: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind, number = context.get_data_type(like), args[2]
         if value.element != like:
-            number = _narrowed(builder, number, like)
+            number = narrowed(builder, number, like)
         place = _pointer(builder, args[0], args[1], kind, value.count)
         builder.store(number, place, align=context.get_abi_sizeof(kind))
         return context.get_dummy_value()
@@ -207,7 +185,7 @@ def store_bytes(typing: Any, address: Any, index: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _pointer(builder, args[0], args[1], ir.IntType(8), value.count)
-        builder.store(builder.trunc(args[2], _vector(8, args[2])), place, align=1)
+        builder.store(builder.trunc(args[2], vector(8, args[2])), place, align=1)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, value), generate
@@ -219,7 +197,7 @@ def load_bytes(typing: Any, address: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(8), LANES), align=1)
-        return builder.zext(value, _vector(32, value))
+        return builder.zext(value, vector(32, value))
 
     return Lanes(types.int32)(types.int64, types.int64), generate
 
@@ -243,7 +221,7 @@ def loading_pairs(lanes: int) -> Any:
                 found = [builder.bitcast(half, single) for half in halves]
             else:
                 parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
-                found = [_widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
+                found = [widened(builder, builder.shufflevector(both, both, part), like) for part in parts]
             return context.make_tuple(builder, kinds, found)
 
         return kinds(types.int64, types.int64, like), generate
@@ -257,11 +235,9 @@ def store_pairs(typing: Any, address: Any, index: Any, first: Any, second: Any, 
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind, lanes = context.get_data_type(like), first.count
-        halves = (
-            args[2:4] if first.element == like else [_narrowed(builder, half, like) for half in args[2:4]]
-        )
+        halves = args[2:4] if first.element == like else [narrowed(builder, half, like) for half in args[2:4]]
         turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-        both = builder.shuffle_vector(*halves, _places(turns))
+        both = builder.shufflevector(*halves, _places(turns))
         place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
         builder.store(both, place, align=context.get_abi_sizeof(kind))
         return context.get_dummy_value()
@@ -273,7 +249,7 @@ def splat(builder: Any, number: Any, count: int) -> Any:
     """``number`` in every lane."""
     kind = ir.VectorType(number.type, count)
     one = builder.insert_element(kind(ir.Undefined), number, ir.IntType(32)(0))
-    return builder.shuffle_vector(one, kind(ir.Undefined), _places([0] * count))
+    return builder.shufflevector(one, kind(ir.Undefined), _places([0] * count))
 
 
 def spreading(lanes: int) -> Any:
@@ -306,7 +282,7 @@ def truncated(typing: Any, value: Any) -> Any:
     """The whole parts, int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fptosi(args[0], _vector(64, args[0]))
+        return builder.fptosi(args[0], vector(64, args[0]))
 
     return Lanes(types.int64, value.count)(value), generate
 
@@ -381,40 +357,3 @@ _operation(operator.ne, lambda builder, a, b: builder.fcmp_unordered("!=", a, b)
 _operation(operator.eq, _equal, types.Number, True)
 _operation(operator.or_, lambda builder, a, b: builder.or_(a, b), types.Boolean)
 _operation(operator.and_, lambda builder, a, b: builder.and_(a, b), types.Boolean)
-
-
-def _from_float16(builder: Any, value: Any) -> Any:
-    whole, single = _vector(32, value), _single(value)
-    bits = builder.zext(value, whole)
-    size = builder.shl(builder.and_(bits, whole(0x7FFF)), whole(13))
-    # The exponent is too small by the difference of the biases: a product corrects and normalises it.
-    scaled = builder.fmul(builder.bitcast(size, single), single(2.0**112))
-    special = builder.icmp_unsigned(">=", size, whole(0x7C00 << 13))
-    full = builder.or_(builder.bitcast(scaled, whole), builder.select(special, whole(0x7F800000), whole(0)))
-    sign = builder.shl(builder.and_(bits, whole(0x8000)), whole(16))
-    return builder.bitcast(builder.or_(full, sign), single)
-
-
-def _to_bfloat16(builder: Any, value: Any) -> Any:
-    whole, half = _vector(32, value), _vector(16, value)
-    bits = builder.bitcast(value, whole)
-    even = builder.and_(builder.lshr(bits, whole(16)), whole(1))
-    rounded = builder.lshr(builder.add(bits, builder.add(whole(0x7FFF), even)), whole(16))
-    nan = builder.fcmp_unordered("uno", value, value)
-    return builder.trunc(builder.select(nan, whole(0x7FC0), rounded), half)
-
-
-def _to_float16(builder: Any, value: Any) -> Any:
-    whole, half, single = _vector(32, value), _vector(16, value), _single(value)
-    bits = builder.bitcast(value, whole)
-    sign = builder.and_(builder.lshr(bits, whole(16)), whole(0x8000))
-    size = builder.and_(bits, whole(0x7FFFFFFF))
-    # Below the smallest normal number, adding one half rounds to the last place.
-    little = builder.fadd(builder.bitcast(size, single), single(0.5))
-    subnormal = builder.sub(builder.bitcast(little, whole), whole(0x3F000000))
-    even = builder.and_(builder.lshr(size, whole(13)), whole(1))
-    normal = builder.lshr(builder.add(builder.add(size, whole(0xFFF - (112 << 23))), even), whole(13))
-    rounded = builder.select(builder.icmp_unsigned("<", size, whole(113 << 23)), subnormal, normal)
-    rounded = builder.select(builder.icmp_unsigned(">=", size, whole(143 << 23)), whole(0x7C00), rounded)
-    rounded = builder.select(builder.icmp_unsigned(">", size, whole(0x7F800000)), whole(0x7E00), rounded)
-    return builder.trunc(builder.or_(rounded, sign), half)
