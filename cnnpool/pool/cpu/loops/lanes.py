@@ -96,7 +96,7 @@ def parting(lanes: int) -> Any:
             kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
             both = builder.load(_pointer(builder, args[0], args[1], kind, 2 * lanes), align=size)
             for first in (0, 1):
-                half = builder.shufflevector(both, both, _places(range(first, 2 * lanes, 2)))
+                half = builder.shuffle_vector(both, both, _places(range(first, 2 * lanes, 2)))
                 place = _pointer(builder, args[4], args[2 + first], kind, lanes)
                 builder.store(half, place, align=size)
             return context.get_dummy_value()
@@ -116,7 +116,7 @@ def joining(lanes: int) -> Any:
                 builder.load(_pointer(builder, args[0], at, kind, lanes), align=size) for at in args[1:3]
             ]
             turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-            both = builder.shufflevector(*halves, _places(turns))
+            both = builder.shuffle_vector(*halves, _places(turns))
             builder.store(both, _pointer(builder, args[3], args[4], kind, 2 * lanes), align=size)
             return context.get_dummy_value()
 
@@ -221,7 +221,7 @@ def loading_pairs(lanes: int) -> Any:
                 found = [builder.bitcast(half, single) for half in halves]
             else:
                 parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
-                found = [widened(builder, builder.shufflevector(both, both, part), like) for part in parts]
+                found = [widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
             return context.make_tuple(builder, kinds, found)
 
         return kinds(types.int64, types.int64, like), generate
@@ -237,7 +237,7 @@ def store_pairs(typing: Any, address: Any, index: Any, first: Any, second: Any, 
         kind, lanes = context.get_data_type(like), first.count
         halves = args[2:4] if first.element == like else [narrowed(builder, half, like) for half in args[2:4]]
         turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-        both = builder.shufflevector(*halves, _places(turns))
+        both = builder.shuffle_vector(*halves, _places(turns))
         place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
         builder.store(both, place, align=context.get_abi_sizeof(kind))
         return context.get_dummy_value()
@@ -249,7 +249,7 @@ def splat(builder: Any, number: Any, count: int) -> Any:
     """``number`` in every lane."""
     kind = ir.VectorType(number.type, count)
     one = builder.insert_element(kind(ir.Undefined), number, ir.IntType(32)(0))
-    return builder.shufflevector(one, kind(ir.Undefined), _places([0] * count))
+    return builder.shuffle_vector(one, kind(ir.Undefined), _places([0] * count))
 
 
 def spreading(lanes: int) -> Any:
