@@ -263,10 +263,9 @@ def _plan_of_planes(
     for axis in (0, 1):
         found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
         lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
-    cells, borders = (
-        Weights(lists[0], lists[1], wide),
-        [table(b, torch.int64) for b in _borders(linear, cut.axes)],
-    )
+    cells, (rows, columns), sw = Weights(lists[0], lists[1], wide), _borders(linear, cut.axes), cut.axes[1][3]
+    columns = [w % sw * cut.part + w // sw * cut.pixel for w in columns]
+    borders = [table(several, torch.int64) for several in (rows, columns)]
     border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
     begin, count = (cut.begin, cut.pixels) if adjoint else (0, cut.windows)
     some = begin + count + LANES

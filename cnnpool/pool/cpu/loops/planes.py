@@ -7,7 +7,7 @@ same cell of neighbouring windows is adjacent. Runs may be read and written past
 
 from numba import int64
 
-from cnnpool.pool.cpu.loops.lanes import LANES, copying, joining, parting, read, write
+from cnnpool.pool.cpu.loops.lanes import LANES, added, copying, joining, parting, read, write
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
@@ -217,9 +217,11 @@ def _across(image: Address, at: int, k: int, of: Map, grid: Grid, adding: bool, 
     u, line = ph % sh, ph // sh
     for _ in range(height):
         row = u * sw * part + line * pitch * pixel
-        for n in range(pixel):
-            value = read(image, row + at + n, like)
-            write(image, row + k + n, read(image, row + k + n, like) + value if adding else value)
+        if adding:
+            for n in range(row, row + pixel):
+                write(image, k + n, added(read(image, k + n, like), read(image, at + n, like)))
+        else:
+            move(image, row + at, image, row + k, pixel, like)
         u += 1
         if u == sh:
             u, line = 0, line + 1
