@@ -131,7 +131,7 @@ except ValueError as error:
 OPERATORS = {
     "max tiles": lambda x: pool.max_pool2d(x, 2), "max": lambda x: pool.max_pool2d(x, 3, 2, 1),
     "avg": lambda x: pool.avg_pool2d(x, 2), "blur": pool.blur_pool2d, "max_blur": pool.max_blur_pool2d,
-    "lp": lambda x: pool.lp_pool2d(x, 3, 2), "gem": lambda x: pool.gem_pool2d(x, 2),
+    "lp": lambda x: pool.lp_pool2d(x, 3, 2, form="mean"), "gem": lambda x: pool.gem_pool2d(x, 2),
     "soft": lambda x: pool.soft_pool2d(x, 3, 2),
     "expectation": lambda x: pool.stochastic_pool2d(x, 2, training=False),
     "aps": lambda x: pool.aps_pool2d(x)[0]

@@ -25,7 +25,7 @@ WIDE = {dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dt
 windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
 
 OPERATORS = {
-    "lp whole": lambda x, number, *w: lp_pool2d(x, 3, *w[:2], w[3], padding=w[2]),
+    "lp whole": lambda x, number, *w: lp_pool2d(x, 3, *w[:2], w[3], padding=w[2], form="mean"),
     "lp mean": lambda x, number, *w: lp_pool2d(x, 2.5, *w[:2], w[3], padding=w[2], form="mean"),
     "lp learnt": lambda x, number, *w: lp_pool2d(x, number, *w[:2], w[3], padding=w[2]),
     "gem whole": lambda x, number, *window: gem_pool2d(x, *window, p=2, eps=0.1),
