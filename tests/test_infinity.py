@@ -33,7 +33,7 @@ def signs(y):
 
 
 def around(op, value):
-    """What comes out of noise with ``value`` in one place of the first channel of the first image."""
+    """The output for noise with ``value`` in one place of the first channel of the first image."""
     x = torch.randn(2, 8, 8, 8, generator=torch.Generator().manual_seed(0))
     x[0, 0, 2, 2] = value
     torch.manual_seed(0)

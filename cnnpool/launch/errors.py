@@ -6,7 +6,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from cnnpool.launch import defaults
+from cnnpool.launch import conf_dir, defaults
 from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import PACKAGES, PLUGINS, is_of_late_stage
 from cnnpool.recipe import REFUSED
@@ -73,7 +73,9 @@ def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -
 
 
 def _no_choice(error: MissingConfigException) -> str:
-    name, known = str(error.missing_cfg_file), sorted(error.options or [])
+    name = str(error.missing_cfg_file)
+    files = (conf_dir() / name).parent.glob("*.yaml") if "/" in name else ()
+    known = sorted(error.options or [path.stem for path in files])
     if name.startswith(PLUGINS):
         kind, _, plugin = name.removeprefix("hydra/").partition("/")
         package = f"hydra-{plugin.partition('_')[0]}-{kind}"

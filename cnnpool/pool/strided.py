@@ -25,7 +25,7 @@ class Rectifier(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x) if is_exported() else x.masked_fill(x <= 0, 0)
+        return F.relu(x) if is_exported() else torch.where(x <= 0, x.new_zeros(()), x)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

@@ -65,7 +65,7 @@ class Value:
         return max(numbers) if self.best == "max" else min(numbers)
 
     def better(self, tag: str) -> Literal["higher", "lower"] | None:
-        """What is better, by ``best`` or else by the name; None if that does not say it."""
+        """Which direction is better, by ``best`` or else by the name; None if that does not say it."""
         if self.best:
             return "lower" if self.best == "min" else "higher"
         return "lower" if LOWER.search(tag) else "higher" if HIGHER.search(tag) else None
@@ -89,7 +89,7 @@ LAST = Value()
 
 @dataclass(frozen=True)
 class Names:
-    """What was named: metrics, the keys of a choice, that of the seed, a pattern of paths, conditions."""
+    """All that was named: metrics, the keys of a choice, that of the seed, a pattern of paths, conditions."""
 
     metric: Sequence[str] = ()
     by: Sequence[str] = ()
@@ -321,7 +321,7 @@ def _listing(
     tags: Mapping[str, int] | None = None,
     places: Sequence[str] = (),
 ) -> str:
-    """What there is to name, and the line to type."""
+    """All that can be named, and the line to type."""
     columns = {key: list(dict.fromkeys(own.get(key, "") for own in facts)) for own in facts for key in own}
     differing = {key: values for key, values in columns.items() if len(values) > 1}
     count = len(places) or len(facts)

@@ -28,7 +28,7 @@ class Row:
     place: str
     facts: Mapping[str, str]
     curve: Callable[[str], Series | None] = field(repr=False)
-    tags: Collection[str] | None = None  # What was logged; None for a row of a table
+    tags: Collection[str] | None = None  # The logged names; None for a row of a table
     problem: str = ""
 
 

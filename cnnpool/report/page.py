@@ -1,4 +1,4 @@
-"""What a page shows of a comparison, in one form for files, TensorBoard's tab, studies and notebooks."""
+"""The parts of a page on a comparison, in one form for files, TensorBoard's tab, studies and notebooks."""
 
 import base64
 import hashlib

@@ -117,7 +117,7 @@ class Entered:
 def entered(roots: Iterable[Path]) -> list[Entered]:
     """Every folder at or below ``roots``, sorted, each once, but none that is hidden.
 
-    What a link leads to is entered after all else: where it has a place of its own, it has that as its name.
+    The target of a link is entered after all else: where it has a place of its own, that is its name.
     """
     found: dict[str, Entered] = {}
     waiting = list(roots)

@@ -1,4 +1,4 @@
-"""What a tab shows: the runs and the form in its address, their comparison, and those that go on."""
+"""The contents of a tab: the runs and the form in its address, their comparison, and those that go on."""
 
 import re
 import threading
@@ -217,7 +217,7 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
 
 @dataclass(frozen=True)
 class Offer:
-    """What the form offers of the finished runs: measures, and settings that differ with their values."""
+    """The form's offers from the finished runs: measures, and settings that differ with their values."""
 
     shown: list[tuple[str, str]] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)

@@ -31,7 +31,7 @@ def run(
     operator="max",
     batch_size=64,
     limit=256,
-    log=TENSORBOARD,
+    log=(TENSORBOARD,),
     images=None,
     model=None,
     readout="gap",

@@ -204,7 +204,7 @@ def test_input_that_is_no_batch_of_maps_is_refused_with_its_type_and_shape(make)
     names = "adaptive_blur aps flc fractional_max lift lps reduction resize s3 tips unshuffle"
     for name in names.split():
         for x in (torch.zeros(4, 8, 8), torch.zeros(2, 4, 8, 8, dtype=torch.int64)):
-            message = rf"takes floating-point \(N, C, H, W\), got {x.dtype} of shape \({x.shape[0]},"
+            message = rf"takes floating-point \(N, C, H, W\).*, got {x.dtype} of shape \({x.shape[0]},"
             with pytest.raises(ValueError, match=message):
                 make(name, 4)(x)
 

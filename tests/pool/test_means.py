@@ -46,7 +46,9 @@ def test_neither_huge_nor_tiny_values_over_or_underflow():
 @pytest.mark.parametrize("kernel", [2, 3])
 def test_an_infinite_cell_makes_its_window_infinite(p, kernel):
     x = torch.ones(1, 1, 6, 6)
-    x[0, 0, :3, :3] = torch.tensor([[-INF, 1.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 0.0]])
+    # As torch's, an odd or broken power of -inf has no norm.
+    infinite = -INF if p in (2, INF) else INF
+    x[0, 0, :3, :3] = torch.tensor([[infinite, 1.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 0.0]])
     y = lp_pool2d(x.requires_grad_(), p, kernel)
     assert y[0, 0, 0, 0] == INF
     assert y.flatten()[1:].isfinite().all()

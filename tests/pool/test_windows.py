@@ -60,7 +60,7 @@ def mixture(values, a):
 # Name: the operator of (x, kernel, options), and one window's answer from its cells inside the map, and from
 # all of its cells with zeros outside the map.
 OPERATIONS = {
-    "lp 3 sum": (lambda x, k, o: norm(x, 3.0, k, **o), lambda v, z: (abs(v) ** 3).sum() ** (1 / 3)),
+    "lp 3 sum": (lambda x, k, o: norm(x.abs(), 3.0, k, **o), lambda v, z: (abs(v) ** 3).sum() ** (1 / 3)),
     "lp 0.7 mean": (
         lambda x, k, o: norm(x, 0.7, k, form="mean", **o),
         lambda v, z: (abs(v) ** 0.7).mean() ** (1 / 0.7),

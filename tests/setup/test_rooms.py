@@ -17,7 +17,7 @@ ROOMS = {
     "readout": f"torch .pool {SCHEMA}",
     "model": f"torch {BASES} {SCHEMA}",
     "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
-    "probe": f"PIL torch .pool.max .quantity {BASES} {SCHEMA}",
+    "probe": f"PIL torch .pool.max .pool.window .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib tensorboard torch torchmetrics torchvision .bounds .explain .lightning "
         f".network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
@@ -37,13 +37,13 @@ ROOMS = {
     "__main__": ".cli",
     "tables": "",
     "choose": (
-        "annotated_types filelock matplotlib numpy pydantic scipy torch .cli_parser .data .launch .probe "
-        ".published .quantity .registry .report .run_folder .system .tables"
+        "annotated_types filelock matplotlib numpy pydantic scipy torch .choices .cli_parser .data .launch "
+        ".probe .published .quantity .registry .report .run_folder .system .tables"
     ),
     "cli": "cnnpool",
     "launch": (
         "hydra numpy omegaconf ray submitit torch yaml .choices .cli_parser .fit .published "
-        f".recipe .run_folder .schema .system .tables .training {LAYERS} {SCHEMA}"
+        f".quantity .recipe .run_folder .schema .system .tables .training {LAYERS} {SCHEMA}"
     ),
     "cli_parser": "",
     "completion": "argcomplete yaml .cli_parser .launch .schema",
@@ -51,7 +51,7 @@ ROOMS = {
     "json_text": "pydantic",
     "run_folder": "annotated_types filelock numpy torch yaml .json_text .quantity .system",
     "system": "filelock torch tqdm",
-    "lightning": "lightning matplotlib torch torchmetrics .explain .probe .quantity .registry .surgery",
+    "lightning": "lightning matplotlib numpy torch torchmetrics .explain .probe .quantity .registry .surgery",
     "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
     "surgery": f"torch .pool .readout .registry {BASES}",
     "inspection": (

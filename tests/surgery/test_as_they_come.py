@@ -226,7 +226,7 @@ def test_a_layer_in_place_behind_an_operator_leaves_its_gradient_alone(operator)
 
 
 class Overwriting(nn.Module):
-    """What it returns its backward reads, and a layer in place behind it changes."""
+    """Its backward reads the output, and a layer in place behind it changes."""
 
     def forward(self, x):
         return x[..., ::2, ::2].exp()

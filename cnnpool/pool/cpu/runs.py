@@ -20,7 +20,7 @@ Axis = tuple[int, int, int, int, int, int]
 
 
 class Plan(NamedTuple):
-    """What a kernel needs to know of maps of one size: by planes in ``scratch`` bytes, or 0, in place."""
+    """The facts that a kernel needs of maps of one size: by planes in ``scratch`` bytes, or 0, in place."""
 
     kernel: Any
     out_size: tuple[int, int]

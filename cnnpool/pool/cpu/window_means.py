@@ -37,7 +37,7 @@ def _bounded(v: Number, low: Number, high: Number) -> Number:
 
 @inlined
 def _size(v: Number, rule: Rule) -> Number:
-    """What a cell enters a mean as: the value itself, if soft, bounded so that differences are finite."""
+    """The number of a cell in a mean: the value itself, if soft, bounded so that differences are finite."""
     kind, _, floor, absent, low, high, total = rule
     if kind == SOFT:
         return _bounded(v, low, high)
