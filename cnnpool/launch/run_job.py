@@ -42,7 +42,7 @@ REMEDY = "train anew by overwrite=true, or choose another folder by out= or hydr
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
     """Train unless the folder holds the finished run; never raises, so a sweep continues."""
-    if job.settings["trainer"].get("fast_dev_run"):
+    if job.settings.get("trainer", {}).get("fast_dev_run"):
         return _try_out(job)
     if rank():
         return _assist(job)

@@ -243,7 +243,7 @@ FAULTS = [
         ("data.root differs between the jobs",),
         0,
         two_folders,
-        ("outputs/*/*/*data.root=photos*/*/results.json", "outputs/*/*/*data.root=insects*/*/results.json"),
+        ("outputs/*photos*/*/*/*/results.json", "outputs/*insects*/*/*/*/results.json"),
         out=("2 jobs: 2 done",),
     ),
     Fault(

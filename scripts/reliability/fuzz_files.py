@@ -12,6 +12,7 @@ of a file, or left a run out without a word.
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -163,19 +164,20 @@ def of_the_tab(root: Path, path: Path) -> tuple[bool, int]:
     """
     apps = Loader().load(TBContext(logdir=str(root))).get_plugin_apps()
     answers = {}
-    asked = {"/jobs": {}, "/comparison": {}}
+    asked: dict[str, dict[str, str]] = {"/page": {}}
     if figure := FIGURES.get(path.name):
         asked["/figure"] = {"name": figure}
     for route, arguments in asked.items():
         answer = Client(apps[route]).get(route, query_string=arguments)
         if answer.status_code != 200:
             raise RuntimeError(f"{route} answers {answer.status_code}")
-        answers[route] = answer.json
-    jobs = answers["/jobs"]
-    reasons = [f"{job['folder']}: {job['reason']}" for job in jobs["unfinished"] if job["reason"]]
-    texts = [*reasons, json.dumps(answers["/comparison"])]
-    known = sum(count for state, count in jobs["counts"].items() if state != "damaged")
-    return any(path.name in text or "is damaged" in text for text in texts), known + len(jobs["studies"])
+        answers[route] = answer.text
+    page = answers["/page"]
+    known = sum(
+        int(count)
+        for count in re.findall(r"(\d+) (?:done|running|waiting|failed|unfinished|not started)", page)
+    )
+    return path.name in page or "is damaged" in page, known
 
 
 def alter(path: Path, content: bytes, chance: random.Random) -> bool:

@@ -94,7 +94,7 @@ def test_the_step_of_a_learnt_power_takes_its_gradient_too(monkeypatch):
     for name in ("gem learnt", "gem p=3"):
         ours = DUELS[name].ours(2)
         learnt = [ours.power(x.device)] if isinstance(ours, pool.Learnt) else []
-        pool._step(ours, learnt, x, torch.ones(1, 2, 2, 2))()
+        pool._step(ours, learnt, x)()
     assert wanted == [2, 1]
 
 

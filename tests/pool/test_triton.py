@@ -41,7 +41,7 @@ OPERATORS = {
     "blur circular": lambda x: pool.blur_pool2d(x, (5, 4), (2, 1), "circular"),
     "max_blur": lambda x: pool.max_blur_pool2d(x),
     "max_blur zeros": lambda x: pool.max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
-    "lp": lambda x: pool.lp_pool2d(x, 3, 2),
+    "lp": lambda x: pool.lp_pool2d(x, 3, 2, form="mean"),
     "lp mean": lambda x: pool.lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
     "gem": lambda x: pool.gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
     "soft": lambda x: pool.soft_pool2d(x, 3, 2, 1, beta=2.2),

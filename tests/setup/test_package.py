@@ -40,11 +40,11 @@ def test_wheel_carries_nothing_else_but_its_description(wheel):
     description = f"cnnpool-{cnnpool.__version__}.dist-info/"
     assert "cnnpool/py.typed" in wheel.namelist()
     others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml", "py.typed"))]
-    known = {f"cnnpool/tensorboard/page/{path.name}" for path in ROOT.glob("cnnpool/tensorboard/page/*")}
+    known = {f"cnnpool/tensorboard/tab.{kind}" for kind in ("html", "js")}
     known |= {f"cnnpool/report/templates/{path.name}" for path in ROOT.glob("cnnpool/report/templates/*")}
     known |= {"cnnpool/data/digits.csv.gz", "cnnpool/schema.json"}
     assert [name for name in others if name not in known and not name.startswith(description)] == []
-    assert {"cnnpool/tensorboard/page/tab.js", "cnnpool/report/templates/blocks.html"} <= known <= set(others)
+    assert {"cnnpool/tensorboard/tab.js", "cnnpool/report/templates/blocks.html"} <= known <= set(others)
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
 
 

@@ -76,7 +76,7 @@ def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(tmp_path, monkeypat
         (f"train out={LOOP}/x", "Too many levels of symbolic links; choose another folder"),
         (f"train hydra.run.dir={LOOP}", "Too many levels of symbolic links; choose another folder"),
         (f"bench pool --out {LOOP}/x.json", "--out loop/x.json: no such folder"),
-        ("compare file/x", "file/x: Not a directory"),
+        ("compare file/x", "file/x is not a folder: give the run's folder or one above it"),
         ("probe file/x", "file/x: Not a directory"),
     ]:
         with pytest.raises(SystemExit) as stop:

@@ -33,6 +33,8 @@ choose/test_drive.py
 launch/test_slurm.py
   a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there: launch.slurm.cluster
 report/test_foreign.py
+  decimal_commas_are_read_where_they_are_named: compare --decimal
+  rows_of_a_curve_are_no_runs_without_seeds: compare --seed --runs
   the_value_of_a_run_is_the_last_the_best_or_a_mean: compare --best --last --mean-of-last
   a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power: compare --margin
 report/test_verdict.py
