@@ -147,16 +147,22 @@ def without_network_or_proxy():
     sys.addaudithook(hook)
 
 
+def another():
+    """The folder of a run, b, with nothing in it yet."""
+    Path("runs/b").mkdir()
+    Path("runs/b/.cnnpool").write_text(json.dumps({"id": "b"}))
+
+
 def two_kinds():
     trained(folder="runs/a")
     results = json.loads(Path("runs/a/results.json").read_text())
     # An entry changed by hand would be damage.
     del results["content_sha256"]
-    Path("runs/b").mkdir()
+    another()
     write_json(Path("runs/b/results.json"), {**results, "data_sha256": "0" * 64, "seed": 1})
 
 
 def half_a_report():
     trained(folder="runs/a")
-    Path("runs/b").mkdir()
+    another()
     write_json(Path("runs/b/status.json"), {"state": "failed", "error": "the loss became nan", "pid": 1})
