@@ -42,7 +42,7 @@ def said(out):
 
 def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
     _, plain = runs.run(tmp_path / "plain", probes={})
-    _, logged = runs.run(tmp_path / "logged", probes={}, log=Csv())
+    _, logged = runs.run(tmp_path / "logged", probes={}, log=(Csv(),))
     assert runs.same(plain, logged)
     assert table(tmp_path / "logged") == said(tmp_path / "logged")
     told = yaml.safe_load((tmp_path / "logged" / "csv" / "hparams.yaml").read_text())
@@ -51,8 +51,8 @@ def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
 
 
 def test_csv_of_a_run_that_went_on_is_whole(runs, tmp_path, monkeypatch):
-    cut_at_its_end(runs, tmp_path, monkeypatch, log=Csv())
-    runs.run(tmp_path, probes={}, log=Csv())
+    cut_at_its_end(runs, tmp_path, monkeypatch, log=(Csv(),))
+    runs.run(tmp_path, probes={}, log=(Csv(),))
     assert table(tmp_path) == said(tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_a_logger_that_cannot_be_opened_is_one_line(runs, tmp_path, monkeypatch)
 
     monkeypatch.setattr("cnnpool.fit.loggers.CSVLogger", refuse)
     with pytest.raises(ValueError, match=r"^log=csv cannot be opened: no route to host$"):
-        runs.run(tmp_path, probes={}, log=Csv())
+        runs.run(tmp_path, probes={}, log=(Csv(),))
 
 
 def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(caplog):
