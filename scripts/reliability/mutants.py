@@ -4,7 +4,8 @@ usage: python scripts/reliability/mutants.py [ROOM ...]
 
 Each change of mutants.yaml, or of those in the rooms named, replaces a piece of text in a clone of the last
 commit. Each time a fork of this process runs the tests of its room and of wiring that run the piece, those of
-`make test` first and the quickest of them first, or all of these where none runs it, up to the first failure.
+`make test` first and the quickest of them first, or all of these where none runs it, up to the first failure;
+tests that fail with nothing changed are left out, and named.
 Outcomes are kept in build/mutants.json as they come: a change that has one there is not tried again. Prints
 one JSON object with the changes that no test sees, and those that only tests of `make test-rest` see.
 """
@@ -35,7 +36,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants.json"
 PATIENCE_S, TRACED_S = 900, 36_000
-FLAGS = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+FLAGS = ["-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 # Tests of clusters take minutes, and fail where two run at once.
 FLAGS += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
 
@@ -101,8 +102,8 @@ def main(rooms: list[str]) -> None:
             own = [one for one in drawn if one.room == room and one.key not in kept["outcomes"]]
             if own and room not in kept["ran"]:
                 outcome, kept["ran"][room] = tests_of(clone, own, [f"tests/{room}", "tests/wiring"])
-                if outcome != "alive":
-                    sys.exit(f"{outcome}, with nothing changed")
+                if not kept["ran"][room]:
+                    sys.exit(f"tests/{room}: {outcome}, with nothing changed")
                 save(kept)
             for one in own:
                 kept["outcomes"][one.key] = tried(clone, one, kept["ran"][room])
@@ -115,7 +116,8 @@ def main(rooms: list[str]) -> None:
     )
     noticed = len(drawn) - len(alive)
     found = {"changes": len(drawn), "noticed": noticed, "noticed quickly": noticed - len(rest)}
-    print(json.dumps({**found, "slowly": rest, "missed": alive}))
+    unfit = sorted({test for ran in kept["ran"].values() for test in ran["unfit"]})
+    print(json.dumps({**found, "slowly": rest, "missed": alive, "tests that fail without": unfit}))
 
 
 def save(kept: dict[str, Any]) -> None:
@@ -160,9 +162,11 @@ def run(clone: Path, tests: list[str], watched: dict[str, set[int]] | None) -> t
         os.environ["PYTHONPATH"] = str(clone)
         signal.alarm(PATIENCE_S if watched is None else TRACED_S)
         plugin = Ran(clone, tests, watched)
-        status = pytest.main([*FLAGS, *tests], [plugin])
+        status = pytest.main([*FLAGS, *([] if watched else ["-x"]), *tests], [plugin])
         failed = plugin.failed or (f"rest: pytest ended with {int(status)}" if status else "alive")
-        tell.send((failed, {"reach": {k: sorted(v) for k, v in plugin.ran.items()}, "took": plugin.took}))
+        fit = {test: took for test, took in plugin.took.items() if test not in plugin.unfit}
+        reach = {line: sorted(ran) for line, ran in plugin.ran.items()}
+        tell.send((failed, {"reach": reach, "took": fit, "unfit": sorted(plugin.unfit)}))
         os._exit(0)
     tell.close()
     found: tuple[str, dict[str, Any]] = ("late", {})
@@ -183,6 +187,7 @@ class Ran:
         self.test, self.failed = "", ""
         self.ran: dict[str, set[str]] = defaultdict(set)
         self.took: dict[str, tuple[bool, float]] = {}
+        self.unfit: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -196,8 +201,9 @@ class Ran:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         rest, seconds = self.took[report.nodeid]
         self.took[report.nodeid] = rest, seconds + report.duration
-        if report.failed and not self.failed:
-            self.failed = f"{'rest' if rest else 'quick'}: {report.nodeid}"
+        if report.failed:
+            self.unfit.add(report.nodeid)
+            self.failed = self.failed or f"{'rest' if rest else 'quick'}: {report.nodeid}"
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid.partition("::")[0]
