@@ -49,7 +49,7 @@ def run(
         "callback": callbacks or {}
     }  # fmt: skip
     name = f"{source['name']}/{model['name']}/{operator}/seed{seed}"
-    results = train(settings, Recipe(**fit), out, name, [], [log])
+    results = train(settings, Recipe(**fit), out, name, [], log)
     return results, cnnpool.load(out).model.train()
 
 

@@ -59,9 +59,9 @@ def test_saved_bytes_are_those_of_a_hand_count():
     # Enough images for max pooling to work its own way: of a small map torch keeps the whole input.
     tiny, n = Tiny(), 4096
     images, labels = torch.randn(n, 1, 4, 4), torch.zeros(n, dtype=torch.int64)
-    # Per image: the convolution keeps the image (16 floats), the pool two bits per output (8), the linear
+    # Per image: the convolution keeps the image (16 floats), the pool a byte per output (8), the linear
     # layer its input (8 floats), cross entropy its log-probabilities (3 floats) and the label.
-    conv, winners, linear, loss = 16 * 4, 8 * 2 // 8, 8 * 4, 3 * 4 + 8
+    conv, winners, linear, loss = 16 * 4, 8, 8 * 4, 3 * 4 + 8
     expected = conv + winners + linear + loss
     assert saved_bytes(tiny, images, labels) == expected
 

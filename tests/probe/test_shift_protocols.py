@@ -60,11 +60,11 @@ def test_the_jumps_of_hand_worked_confidences():
 def test_the_diagonal_runs_over_eight_steps_around_the_centre_on_black():
     # White moves onto the pixel (2, 2) as the image goes down; above and left of the image it is black.
     x, black = torch.ones(1, 1, 9, 9), torch.tensor([-1.0])
-    result = Diagonal().measure(Pixel(2, 2), {}, x, torch.zeros(1), black)
+    result = Diagonal().measure(Pixel(2, 2), {}, x, torch.zeros(1).long(), black)
     # Shifts -4..4: black from +3 on, a single change in eight steps.
     assert result["top1_change"] == 1 / 8
     assert result["steps"] == 8
-    assert Diagonal().measure(Pixel(4, 4), {}, x, torch.zeros(1), black)["top1_change"] == 0.0
+    assert Diagonal().measure(Pixel(4, 4), {}, x, torch.zeros(1).long(), black)["top1_change"] == 0.0
 
 
 def test_the_adversary_finds_between_the_pixels_what_whole_shifts_miss():

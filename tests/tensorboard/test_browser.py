@@ -215,8 +215,9 @@ def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
 
 
 def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
-    for rate in (0.01, 0.02):
-        shelf.put(f"lr{rate}/seed0", fit={"epochs": 5, "lr": rate})
+    for patience in (2, 5):
+        asked = {"callback": {"early_stopping": {"patience": patience}}, "probe": {}}
+        shelf.put(f"{patience}/seed0", asked=asked)
     script = """
     const refusal = await until(() => text("#refusal p"));
     (await named("#refusal a", "tell them apart")).click();
@@ -224,7 +225,8 @@ def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
     return [refusal, cells().map((row) => row[0])];
     """
     refusal, labels = browse(shelf.root, script)
-    assert refusal.startswith("two runs of") and labels == ["max / fit.lr=0.01", "max / fit.lr=0.02"]
+    key = "callback.early_stopping.patience"
+    assert refusal.startswith("two runs of") and labels == [f"max / {key}=2", f"max / {key}=5"]
 
 
 def test_it_works_behind_a_path_prefix(browse, runs):
