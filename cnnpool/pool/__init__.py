@@ -16,9 +16,7 @@ from cnnpool.pool.adaptive import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d as AdaptiveBlurPool2d
 from cnnpool.pool.adaptive_blur import adaptive_blur_pool2d as adaptive_blur_pool2d
 from cnnpool.pool.aps import ApsPool2d as ApsPool2d
-from cnnpool.pool.aps import LpsPool2d as LpsPool2d
 from cnnpool.pool.aps import MaxApsPool2d as MaxApsPool2d
-from cnnpool.pool.aps import TipsPool2d as TipsPool2d
 from cnnpool.pool.aps import aps_pool2d as aps_pool2d
 from cnnpool.pool.aps import polyphase_unpool2d as polyphase_unpool2d
 from cnnpool.pool.avg import AvgPool2d as AvgPool2d
@@ -48,6 +46,8 @@ from cnnpool.pool.lp import GemPool2d as GemPool2d
 from cnnpool.pool.lp import LpPool2d as LpPool2d
 from cnnpool.pool.lp import gem_pool2d as gem_pool2d
 from cnnpool.pool.lp import lp_pool2d as lp_pool2d
+from cnnpool.pool.lps import LpsPool2d as LpsPool2d
+from cnnpool.pool.lps import TipsPool2d as TipsPool2d
 from cnnpool.pool.max import MaxPool2d as MaxPool2d
 from cnnpool.pool.max import max_pool2d as max_pool2d
 from cnnpool.pool.max import max_pool2d_with_winners as max_pool2d_with_winners
