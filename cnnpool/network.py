@@ -43,7 +43,7 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
                 operators=Operators({"name": KEEP}, {s: _changed("operators", stages[s]) for s in stages}),
                 readout=_changed("readouts", readout_name),
                 arch=name["arch"],
-                **{key: name[key] for key in ("order", *own) if key in name},
+                **{key: name[key] for key in ("order", "after", *own) if key in name},
             )
         return model.build(
             **images._asdict(),

@@ -167,6 +167,8 @@ def test_dry_run_leaves_statistics_modes_hooks_and_random_numbers_alone():
         ("max", {"where": "nowhere"}, "nothing to replace where='nowhere'.*: 0, 2, 3.0"),
         ("max", {"where": "("}, "is not a regular expression"),
         ("max", {"order": "first"}, "order must be one of after, before, got 'first'"),
+        ("max", {"after": "relu"}, "after must be one of convolution, activation, got 'relu'"),
+        ("max", {"order": "before", "after": "activation"}, "after='activation' makes convolutions dense"),
         ("max", {"example": torch.zeros(1, 5, 8, 8)}, r"does not run on an example \(1, 5, 8, 8\)"),
     ],
 )

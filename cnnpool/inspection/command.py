@@ -40,7 +40,7 @@ from cnnpool.tables import printable
 
 log = logging.getLogger(__name__)
 
-SWAP = {"order", "min_channels", "skip_stem"}
+SWAP = {"order", "after", "min_channels", "skip_stem"}
 """Options of a swap itself."""
 LONGEST = 100
 """Longest name of a folder, in characters."""

@@ -18,7 +18,6 @@ from cnnpool.published.weights import Loaded, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
 from cnnpool.surgery.dense import ends_in_channels
-from cnnpool.surgery.fitting import Order
 from cnnpool.surgery.replace import Change, exchange, swap
 from cnnpool.surgery.stages import measurable, stages_of
 from cnnpool.surgery.trace import dry_run, evaluating, limited, line_of
@@ -107,12 +106,15 @@ def build(
         chosen = {key: value for key, value in readout.items() if key != "name"}
         swap(network, readout["name"], example=example, where="head", **chosen)
     stages = stages_of(network, example, changes)
+    modules = {module: dotted for dotted, module in network.named_modules()}
+    moved = {change.name: modules[change.after] for change in changes}
     found = {stage: asked.get(stage, {"name": KEEP}) for stage in stages}
     shown = ", ".join(f"{stage}={each['name']}" for stage, each in found.items())
     new = f"; new, since the classes are others: {', '.join(loaded.new)}" if loaded.new else ""
     log.info("%s: stages %s", source.arch, shown)
     log.info("%s: weights %s%s", source.arch, loaded.source, new)
-    return Published(network, stages, found, loaded, list(names.values()), channels)
+    places = [moved.get(dotted, dotted) for dotted in names.values()]
+    return Published(network, stages, found, loaded, places, channels)
 
 
 def _channels(network: nn.Module, in_channels: int, size: tuple[int, int], num_classes: int) -> int:
@@ -151,7 +153,7 @@ def _swap(
     if unknown := sorted(operators.own.keys() - names.keys()):
         remedy = registry.did_you_mean(unknown[0], names)
         raise ValueError(f"stage.{unknown[0]}: the network has no such stage; {remedy}")
-    replace = partial(_replace, network, example, source.order)
+    replace = partial(_replace, network, example, source)
     done: dict[str, Mapping[str, Any]] = {}
     changes: list[Change] = []
     if operators.common["name"] != KEEP:
@@ -199,7 +201,7 @@ def _replace_most(
 def _replace(
     network: nn.Module,
     example: torch.Tensor,
-    order: Order,
+    source: NetworkSource,
     operator: Mapping[str, Any],
     dotted: Collection[str],
 ) -> list[Change]:
@@ -208,7 +210,10 @@ def _replace(
     def asked_for(name: str, module: nn.Module) -> bool:
         return name in dotted
 
-    return exchange(network, operator["name"], options, example=example, where=asked_for, order=order)
+    return exchange(
+        network, operator["name"], options, example=example, where=asked_for, order=source.order,
+        after=source.after,
+    )  # fmt: skip
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:

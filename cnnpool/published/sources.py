@@ -12,6 +12,7 @@ from cnnpool.bounds import CountOrZero
 from cnnpool.choices import network_options
 from cnnpool.published.weights import Weights, from_file
 from cnnpool.registry import Option, check_fields, check_options, did_you_mean, lookup, options_of
+from cnnpool.surgery.behind import After
 from cnnpool.surgery.fitting import Order
 
 DEFAULT = "default"  # The weights that the package recommends
@@ -40,6 +41,7 @@ class NetworkSource:
             state_dict; null for random ones.
         order: of operator and convolution where a strided convolution is replaced: after, behind the
             convolution at stride 1; before, at stride 1 before the convolution, a quarter of the arithmetic.
+        after: what the operator then follows: the convolution, or normalisation and activation behind it.
         min_channels: stages of fewer channels are unchanged, >= 0; 16 skips most stems.
         skip_stem: leave the first stage unchanged.
         normalise: pixels by mean and standard deviation of the weights, if these are known, or of the
@@ -49,6 +51,7 @@ class NetworkSource:
     arch: str
     weights: str | None = None
     order: Order = "after"
+    after: After = "convolution"
     min_channels: CountOrZero = 0
     skip_stem: bool = False
     normalise: Literal["weights", "data"] = "weights"

@@ -57,39 +57,44 @@ def new_downsampling(
         same = replace(target, module=nn.Identity(), outputs=target.inputs)
         layers = [*_parts(fitting(same, target.inputs, entry, options)), target.module]
         return InPlaceOf(*layers).show(target.module, len(layers) - 1)
+    dense, maps = at_stride_1(target)
+    return InPlaceOf(dense, *_parts(fitting(target, maps, entry, options))).show(target.module, 0)
+
+
+def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
+    """A convolution that shares its parameters at stride 1, and its maps of the target's inputs."""
     conv: Any = target.module
     at_one = made_dense(conv)
     dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
-        maps = [dense(x) for x in target.inputs]
-    return InPlaceOf(dense, *_parts(fitting(target, maps, entry, options))).show(conv, 0)
+        return dense, [dense(x) for x in target.inputs]
 
 
 class InPlaceOf(nn.Sequential):
-    """Layers in place of a convolution, which show its settings and weights to a network that reads them."""
+    """Layers in place of a module, which show its settings and weights to a network that reads them."""
 
     place: int
 
-    def show(self, conv: nn.Module, place: int) -> Self:
-        """Take on the plain attributes of ``conv``; its weights are those of the layer at ``place``."""
-        settings = {name: value for name, value in vars(conv).items() if not name.startswith("_")}
+    def show(self, module: nn.Module, place: int) -> Self:
+        """Take on the plain attributes of ``module``; its weights are those of the layer at ``place``."""
+        settings = {name: value for name, value in vars(module).items() if not name.startswith("_")}
         vars(self).update(settings | {"place": place})
         return self
 
     @property
     def weight(self) -> Tensor:
-        """The convolution's."""
-        weight: Tensor = self._conv.weight
+        """The module's."""
+        weight: Tensor = self._shown.weight
         return weight
 
     @property
     def bias(self) -> Tensor | None:
-        """The convolution's."""
-        bias: Tensor | None = self._conv.bias
+        """The module's."""
+        bias: Tensor | None = self._shown.bias
         return bias
 
     @property
-    def _conv(self) -> Any:
+    def _shown(self) -> Any:
         layer = self[self.place]
         return layer.dense if isinstance(layer, DenseSameConv2d) else layer
 

@@ -6,18 +6,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
 from cnnpool.pool import OPERATORS, Pool2d
 from cnnpool.pool.axes import ROWS
+from cnnpool.pool.base import check_choice
 from cnnpool.readout import READOUTS, Readout
-from cnnpool.surgery.fitting import Entry, Order, new_downsampling, new_head
+from cnnpool.surgery.behind import After, Spot, spots
+from cnnpool.surgery.costs import Cost, cost, costlier
+from cnnpool.surgery.fitting import Entry, Order, at_stride_1, fitting, new_downsampling, new_head
 from cnnpool.surgery.trace import (
     FunctionalPooling,
     Target,
@@ -34,14 +36,15 @@ from cnnpool.surgery.trace import (
 
 log = logging.getLogger(__name__)
 CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
-MUCH = 2
-"""Factor in cost above which a replacement triggers a cost warning."""
 Plan = dict[nn.Module, nn.Module]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One replacement: the module's dotted name, the old and the new module."""
+    """One replacement: the module's dotted name, the old and the new module.
+
+    With ``after="activation"`` the new module is the operator, and a dense convolution has the name.
+    """
 
     name: str
     before: nn.Module
@@ -55,6 +58,7 @@ def swap(
     example: Tensor,
     where: Where = None,
     order: Order = "after",
+    after: After = "convolution",
     min_channels: int = 0,
     skip_stem: bool = False,
     **options: Any,
@@ -70,6 +74,10 @@ def swap(
       ``subsample`` this is the same function as before), as ``Sequential(conv, operator)``; timm's
       Conv2dSame, which pads by its stride, keeps its sampling positions; with ``order="before"`` the
       operator comes at stride 1 before the unchanged convolution, which takes a quarter of the arithmetic;
+    * with ``after="activation"``, a convolution whose map goes to a normalisation, or none, and to an
+      activation, and nowhere else, is made dense, and the operator follows the activation, as Zhang (2019)
+      blurs: behind the module that returns its map, or before the one that takes it where blocks use one
+      ReLU several times; other convolutions as ever, with a warning if they have an activation;
     * Swin's patch merging counts as a convolution of 2 x 2 cells and stride 2;
     * pooling and strided convolutions of sequences likewise, by ``Pool1d`` of the operator, and of volumes by
       ``max``, ``avg``, ``blur`` or ``subsample`` in two passes, ``Pool3d``;
@@ -90,6 +98,7 @@ def swap(
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
             (name, module); None for all pooling and strided convolutions, or the head.
         order: of operator and convolution, if a convolution has the stride: after or before.
+        after: what the operator then follows, convolution or activation.
         min_channels: skip modules that see maps of fewer channels; 16 skips most stems.
         skip_stem: skip the first module that downsamples.
         options: of the operator or readout.
@@ -116,8 +125,8 @@ def swap(
         torch.Size([1, 8, 7, 7])
     """
     return exchange(
-        model, name, options, example=example, where=where, order=order, min_channels=min_channels,
-        skip_stem=skip_stem,
+        model, name, options, example=example, where=where, order=order, after=after,
+        min_channels=min_channels, skip_stem=skip_stem,
     )  # fmt: skip
 
 
@@ -129,12 +138,17 @@ def exchange(
     example: Tensor,
     where: Where = None,
     order: Order = "after",
+    after: After = "convolution",
     min_channels: int = 0,
     skip_stem: bool = False,
 ) -> list[Change]:
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
-    if order not in get_args(Order):
-        raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
+    check_choice("order", order, Order)
+    check_choice("after", after, After)
+    if (order, after) == ("before", "activation"):
+        raise ValueError(
+            "after='activation' makes convolutions dense, and order='before' leaves their stride"
+        )
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)
@@ -143,8 +157,8 @@ def exchange(
         trial = copy.deepcopy(model)
         dry_run(trial, example)
         exchange(
-            trial, chosen, options, example=example, where=where, order=order, min_channels=min_channels,
-            skip_stem=skip_stem,
+            trial, chosen, options, example=example, where=where, order=order, after=after,
+            min_channels=min_channels, skip_stem=skip_stem,
         )  # fmt: skip
     # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
@@ -156,20 +170,60 @@ def exchange(
     targets = select(seen, where, reads_out, functional)
     if not reads_out:
         targets = limited(targets, min_channels, skip_stem)
-    left = "" if reads_out or where not in (None, "pool") else left_alone(name, seen, functional)
+    places, bare = spots(model, example, targets, seen) if after == "activation" else ({}, [])
     make = new_head if reads_out else partial(new_downsampling, order=order)
-    before = cost(model, example)
-    plan = {target.module: made(name, target, partial(make, target, entry, options)) for target in targets}
-    verify(targets, plan, _outputs(name, model, plan, targets, example))
-    after = installed(model, plan, example)
-    for target in targets:
-        move_hooks(target.module, plan[target.module])
-    changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
-    log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
-    warning = costlier(name, before, after, "" if reads_out else CHEAPER)
-    for text in filter(None, (warning, left)):
+    edits = [edit(name, target, places.get(target.module), make, entry, options) for target in targets]
+    warnings = [carry_out(name, model, edits, example, "" if reads_out else CHEAPER)]
+    if not reads_out and where in (None, "pool"):
+        warnings.append(left_alone(name, seen, functional))
+    if bare:
+        warnings.append(f"{name} follows {', '.join(bare)} at once: no one module has the activation's map")
+    log.info("%s replaces %s", name, ", ".join(map(str, edits)))
+    for text in filter(None, warnings):
         log.warning(text)
-    return changes
+    return [one.change for one in edits]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change, the modules that it exchanges in the model, and the one that then has the original's map."""
+
+    change: Change
+    plan: Plan
+    carrier: Target
+    spot: Spot | None = None
+
+    def __str__(self) -> str:
+        return f"{self.change.name} ({self.spot})" if self.spot else self.change.name
+
+
+def edit(
+    name: str,
+    target: Target,
+    spot: Spot | None,
+    make: Callable[..., nn.Module],
+    entry: Entry,
+    options: Mapping[str, Any],
+) -> Edit:
+    """The replacement of ``target``, or the operator at a ``spot`` behind the convolution made dense."""
+    if spot is None:
+        after = made(name, target, partial(make, target, entry, options))
+        return Edit(Change(target.name, target.module, after), {target.module: after}, target)
+    dense, maps = at_stride_1(target)
+    after = made(name, target, partial(fitting, target, maps, entry, options))
+    plan = {target.module: dense, spot.target.module: spot.holding(after)}
+    return Edit(Change(target.name, target.module, after), plan, spot.target, spot)
+
+
+def carry_out(name: str, model: nn.Module, edits: Sequence[Edit], example: Tensor, remedy: str) -> str:
+    """Change the model, or leave it as it was and raise ValueError; a sentence if it then costs much more."""
+    before = cost(model, example)
+    plan = {module: after for one in edits for module, after in one.plan.items()}
+    verify(edits, plan, _outputs(name, model, plan, edits, example))
+    after = installed(model, plan, example)
+    for module, new in plan.items():
+        move_hooks(module, new)
+    return costlier(name, before, after, remedy)
 
 
 def found(chosen: str | Entry, where: Where = None) -> tuple[bool, Entry]:
@@ -257,17 +311,17 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
 
 
-def _outputs(name: str, model: nn.Module, plan: Plan, targets: Sequence[Target], x: Tensor) -> list[Target]:
+def _outputs(name: str, model: nn.Module, plan: Plan, edits: Sequence[Edit], x: Tensor) -> list[Target]:
     """The dry run after ``plan``; if it fails, the error names a replacement that fails alone."""
     try:
         return _dry_run_with(model, plan, x)
     except ValueError:
-        for target in targets:
+        for one in edits:
             try:
-                _dry_run_with(model, {target.module: plan[target.module]}, x)
+                _dry_run_with(model, one.plan, x)
             except ValueError as error:
                 raise ValueError(
-                    f"{name} cannot replace {target.name}: {error}; leave it out by where="
+                    f"{name} cannot replace {one.change.name}: {error}; leave it out by where="
                 ) from error
         raise
 
@@ -305,7 +359,8 @@ def gradient_fault(model: nn.Module, example: Tensor) -> str:
 
 def install(model: nn.Module, plan: Plan) -> None:
     """Replace ``module`` by ``plan[module]`` everywhere in the model, including its tables of stages."""
-    for dotted, module in list(model.named_modules(remove_duplicate=False)):
+    # Children first: a block that goes into another module takes its new children along.
+    for dotted, module in reversed(list(model.named_modules(remove_duplicate=False))):
         if module in plan:
             model.set_submodule(dotted, plan[module])
         stages = getattr(module, "stages", None)
@@ -313,7 +368,7 @@ def install(model: nn.Module, plan: Plan) -> None:
             stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
 
 
-def installed(model: nn.Module, plan: Plan, example: Tensor) -> "Cost":
+def installed(model: nn.Module, plan: Plan, example: Tensor) -> Cost:
     """The cost of ``model`` after ``plan``, which is undone if the model then fails."""
     install(model, plan)
     try:
@@ -323,10 +378,10 @@ def installed(model: nn.Module, plan: Plan, example: Tensor) -> "Cost":
         raise
 
 
-def verify(targets: Sequence[Target], plan: Plan, seen: Sequence[Target]) -> None:
+def verify(edits: Sequence[Edit], plan: Plan, seen: Sequence[Target]) -> None:
     """Raise ValueError where the output of a replacement has another shape than the original's."""
     now = {target.module: [tuple(y.shape[1:]) for y in target.outputs] for target in seen}
-    for target in targets:
+    for target in (one.carrier for one in edits):
         before = [tuple(y.shape[1:]) for y in target.outputs]
         after = now.get(plan[target.module])
         if after is None:
@@ -336,42 +391,3 @@ def verify(targets: Sequence[Target], plan: Plan, seen: Sequence[Target]) -> Non
             )
         if after != before:
             raise ValueError(f"{target.name} returned maps {before}, its replacement {after}")
-
-
-class Cost(NamedTuple):
-    """Per image: operations of convolutions and matrix products, and elements that layers return."""
-
-    flops: float
-    elements: float
-
-
-def cost(model: nn.Module, example: Tensor) -> Cost:
-    """The cost of ``model`` in evaluation mode, by torch's counter and a hook on every leaf layer."""
-    elements = [0]
-
-    def count(module: nn.Module, inputs: Any, output: Any) -> None:
-        elements[0] += output.numel() if isinstance(output, Tensor) else 0
-
-    layers = [module for module in model.modules() if next(module.children(), None) is None]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    devices = [example.device] if example.is_cuda else []
-    counter = FlopCounterMode(display=False)
-    try:
-        # Some layers also draw in evaluation mode.
-        with evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), counter:
-            model(example)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
-
-
-def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
-    """A sentence on a model that costs much more than before, with a ``remedy``; otherwise empty."""
-    if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
-        return ""
-    return (
-        f"{name} makes the model more expensive: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs "
-        f"and {before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
-        + (f"; {remedy}" if remedy else "")
-    )

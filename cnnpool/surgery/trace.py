@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +93,19 @@ KINDS = ("max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "adaptive_max
 FUNCTIONS = {f"{kind}{axes}d{end}" for kind in KINDS for axes in (1, 2, 3) for end in ("", "_with_indices")}
 
 
-class FunctionalPooling(TorchFunctionMode):
+class Watch(TorchFunctionMode):
+    """Watches the calls of torch's functions and of modules during a dry run."""
+
+    def enter(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Forward pre-hook of every module."""
+        raise NotImplementedError
+
+    def leave(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        """Forward hook of every module."""
+        raise NotImplementedError
+
+
+class FunctionalPooling(Watch):
     """Counts pooling by calls, outside of pooling modules, that shrinks a map to more than one pixel."""
 
     def __init__(self, model: nn.Module):
@@ -102,12 +114,10 @@ class FunctionalPooling(TorchFunctionMode):
         self.running: list[nn.Module] = []
         self.calls: Counter[tuple[str, str]] = Counter()
 
-    def enter(self, module: nn.Module, _: Any) -> None:
-        """Forward pre-hook of every module."""
+    def enter(self, module: nn.Module, *_: Any) -> None:
         self.running.append(module)
 
     def leave(self, *_: Any) -> None:
-        """Forward hook of every module."""
         self.running.pop()
 
     def __torch_function__(
@@ -131,10 +141,10 @@ class FunctionalPooling(TorchFunctionMode):
         )
 
 
-def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
+def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
-    In evaluation mode; ``functional`` counts calls outside of pooling modules. ValueError if the model fails.
+    In evaluation mode, watched by ``watch``. ValueError if the model fails.
     """
     refuse_opaque(model, example)
     # A network for images may contain token sequences, which are not maps.
@@ -160,18 +170,22 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             target.inputs.append(before)
             target.outputs.append(after)
 
-    functional = functional or FunctionalPooling(model)
     with ExitStack() as stack:
         for module in names:
-            for hook in (
-                module.register_forward_pre_hook(functional.enter),
-                module.register_forward_hook(record, with_kwargs=True),
-                module.register_forward_hook(functional.leave),
-            ):
+            hooks = [module.register_forward_hook(record, with_kwargs=True)]
+            if watch is not None:
+                hooks.append(module.register_forward_pre_hook(watch.enter, with_kwargs=True))
+                hooks.append(module.register_forward_hook(watch.leave))
+            for hook in hooks:
                 stack.callback(hook.remove)
         # Fractional max pooling also draws in evaluation mode.
         devices = [example.device] if example.is_cuda else []
-        contexts = (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional)
+        contexts = (
+            evaluating(model),
+            torch.random.fork_rng(devices),
+            torch.no_grad(),
+            watch or nullcontext(),
+        )
         # Hooks do not fire inside compiled graphs.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:

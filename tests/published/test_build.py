@@ -83,6 +83,7 @@ def test_a_stage_that_the_operator_cannot_replace_stays_and_is_named(caplog, mon
 @pytest.mark.parametrize("words", [
     ["pool=max"], ["pool@stage.maxpool=soft"], ["pool=unshuffle"], ["pool=avg", "readout=gem"],
     ["pool=conv_blur", "pool.order=blur_conv"], ["pool=blur", "model.order=before"],
+    ["pool=blur", "model.after=activation"],
 ])  # fmt: skip
 def test_a_network_is_rebuilt_from_its_record_as_it_was_built(words):
     tiny = ["model=torchvision:resnet18", "data=digits", "data.size=48", "data.limit=8"]
@@ -96,7 +97,8 @@ def test_a_network_is_rebuilt_from_its_record_as_it_was_built(words):
 
 
 @pytest.mark.parametrize(("arch", "words"), [
-    ("resnet18", ["pool=max_blur", "model.order=before"]), ("swin_t", ["pool=max_blur"])
+    ("resnet18", ["pool=max_blur", "model.order=before"]), ("swin_t", ["pool=max_blur"]),
+    ("mobilenet_v2", ["pool=blur", "model.after=activation"]),
 ])  # fmt: skip
 def test_levels_of_resolution_are_those_of_the_network_as_published(arch, words):
     found = []

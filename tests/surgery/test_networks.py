@@ -15,8 +15,8 @@ from torchvision.models.swin_transformer import PatchMerging, PatchMergingV2
 
 import cnnpool
 from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d, MaxPool2d
+from cnnpool.surgery.costs import Cost, cost, costlier
 from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d
-from cnnpool.surgery.replace import Cost, cost, costlier
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
 

@@ -152,7 +152,7 @@ def test_the_hub_is_asked_for_the_configuration_and_revision(monkeypatch):
     assert asked == [(("a/b", "small"), "v2")]
 
 
-@proves("model.arch", "model.order", "model.min_channels", "model.skip_stem")
+@proves("model.arch", "model.order", "model.after", "model.min_channels", "model.skip_stem")
 def test_published_networks_are_changed_as_asked():
     def modules(*words):
         net = cnnpool.classifier(
@@ -169,3 +169,6 @@ def test_published_networks_are_changed_as_asked():
     assert 0 < modules(*first, "model.min_channels=200").count("BlurPool2d") < blurs - 1
     before = modules(*first, "model.order=before")
     assert before != usual and before.count("BlurPool2d") == blurs
+    behind = modules(*first, "model.after=activation")
+    at = behind.index("BlurPool2d")
+    assert behind[at - 1] == "ReLU" and usual[at - 1] != "ReLU" and behind.count("BlurPool2d") == blurs
