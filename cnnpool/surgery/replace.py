@@ -19,7 +19,7 @@ from cnnpool.pool.base import check_choice
 from cnnpool.readout import READOUTS, Readout
 from cnnpool.surgery.behind import After, Spot, spots
 from cnnpool.surgery.costs import Cost, cost, costlier
-from cnnpool.surgery.fitting import Entry, Order, at_stride_1, fitting, new_downsampling, new_head
+from cnnpool.surgery.fitting import Entry, InPlaceOf, Order, at_stride_1, fitting, new_downsampling, new_head
 from cnnpool.surgery.trace import (
     FunctionalPooling,
     Target,
@@ -173,9 +173,10 @@ def exchange(
     places, bare = spots(model, example, targets, seen) if after == "activation" else ({}, [])
     make = new_head if reads_out else partial(new_downsampling, order=order)
     edits = [edit(name, target, places.get(target.module), make, entry, options) for target in targets]
-    warnings = [carry_out(name, model, edits, example, "" if reads_out else CHEAPER)]
+    warnings = []
     if not reads_out and where in (None, "pool"):
         warnings.append(left_alone(name, seen, functional))
+    warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER))
     if bare:
         warnings.append(f"{name} follows {', '.join(bare)} at once: no one module has the activation's map")
     log.info("%s replaces %s", name, ", ".join(map(str, edits)))
@@ -211,7 +212,9 @@ def edit(
         return Edit(Change(target.name, target.module, after), {target.module: after}, target)
     dense, maps = at_stride_1(target)
     after = made(name, target, partial(fitting, target, maps, entry, options))
-    plan = {target.module: dense, spot.target.module: spot.holding(after)}
+    # A network that pads by the stride of the convolution reads it there.
+    shown = InPlaceOf(dense).show(target.module, 0)
+    plan: Plan = {target.module: shown, spot.target.module: spot.holding(after)}
     return Edit(Change(target.name, target.module, after), plan, spot.target, spot)
 
 

@@ -130,6 +130,11 @@ def frozen(net, x):
     return net.act(net.conv(x) * net.norm.weight[:, None, None] + net.norm.bias[:, None, None])
 
 
+def padded_by_stride(net, x):
+    x = F.pad(x, [net.conv.stride[0] - 1, 0] * 2)
+    return net.act(net.norm(net.conv(x)))[..., 1:, 1:]
+
+
 def in_a_block(net, x):
     y = net.block(x)
     return net.next(y) + y
@@ -137,25 +142,26 @@ def in_a_block(net, x):
 
 @pytest.mark.parametrize(("run", "at"), [
     (twice, "before next"), (branched, "behind act"), (by_calls, "before next"), (frozen, "behind act"),
+    (padded_by_stride, "behind act"),
     (in_a_block, "behind block"), (lambda net, x: net.act(net.conv(x)), "behind act"),
 ])  # fmt: skip
 def test_the_operator_stands_where_alone_the_activation_passes(run, at, caplog):
     torch.manual_seed(0)
     model, x = Net(run, **({"block": Block()} if run is in_a_block else {})).eval(), torch.randn(2, 3, 9, 8)
-    expected, seen = model(x), []
-    conv = "block.conv" if run is in_a_block else "conv"
+    conv, seen = "block.conv" if run is in_a_block else "conv", []
     place, name = at.split()
     getattr(model, name).register_forward_hook(lambda module, given, y: seen.append(y.shape))
+    expected, before = model(x), seen.copy()
     with caplog.at_level(logging.INFO):
-        (change,) = cnnpool.swap(model, "subsample", example=x, where="conv$", after="activation")
-    assert f"subsample replaces {conv} ({at})" in caplog.messages
+        (change,) = cnnpool.swap(model, "subsample", example=x, after="activation")
+    assert f"subsample replaces {conv} ({at})" in caplog.messages and "left as" not in caplog.text
     assert change.name == conv and change.after is getattr(model, name)[int(place == "behind")]
     # Sampling pixels behind what treats each pixel alone is the network as it was.
     seen.clear()
-    assert torch.equal(model(x), expected) and len(seen) == 1 and seen[0][2:] == (5, 4)
+    assert torch.equal(model(x), expected) and seen == before and len(seen) == 1
     model(x).sum().backward()
     conv = model.get_submodule("block.0.conv" if run is in_a_block else conv)
-    assert conv.stride == (1, 1) and conv.weight.grad.any()
+    assert conv.stride == (2, 2) and conv[0].stride == (1, 1) and conv.weight.grad.any()
 
 
 def read_twice(net, x):
