@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.window import wide
-from cnnpool.readout.base import Readout, require_size
+from cnnpool.readout.base import Readout, check_maps, require_size
 
 Heads = Annotated[int, Ge(1), Le(65536)]
 FLOOR = 1e-6
@@ -37,6 +37,7 @@ class AttentionPool2d(Readout):
     formula = "W_o concat_h(W_v sum_i softmax_i(q_h W_k x_i/sqrt(d)) x_i)"
     paper = "Lee 2019, arXiv:1810.00825"
     shift = "invariant"
+    fixed_channels = True
 
     def __init__(self, channels: int, size: tuple[int, int], *, heads: Heads | None = None):
         super().__init__()
@@ -52,6 +53,7 @@ class AttentionPool2d(Readout):
         return attention_flops(self.channels, self.heads, height * width) + 4 * self.channels**2
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         tokens = x.flatten(2).mT
         weights = attention_weights(self.query.expand(x.shape[0], -1), self.key.weight, tokens, self.heads)
         mixed: Tensor = self.out(attend(weights, tokens, self.value))
@@ -79,6 +81,7 @@ class ClipAttentionPool2d(Readout):
     paper = "Radford 2021, arXiv:2103.00020"
     shift = "changes: each position has its own embedding"
     any_size = False
+    fixed_channels = True
 
     def __init__(self, channels: int, size: tuple[int, int], *, heads: Heads | None = None):
         super().__init__()
@@ -129,6 +132,7 @@ class SimPool2d(Readout):
     formula = "(sum_i softmax_i(W_q mean(x) . W_k z_i/sqrt(d)) (z_i - min z)^gamma)^(1/gamma), z = norm(x)"
     paper = "Psomas 2023, arXiv:2309.06891"
     shift = "invariant"
+    fixed_channels = True
 
     def __init__(
         self,
@@ -156,6 +160,7 @@ class SimPool2d(Readout):
         return mean_and_norm + weights + values
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         tokens = self.norm(x.flatten(2).mT)
         weights = attention_weights(self.query(x.mean((2, 3))), self.key.weight, tokens, self.heads)
         values = wide(tokens).unflatten(2, (self.heads, -1))

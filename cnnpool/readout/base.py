@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from cnnpool.pool.leaves import Leaf
+from cnnpool.pool.window import Misfit
 from cnnpool.registry import checked
 
 
@@ -17,6 +18,10 @@ class Readout(Leaf):
     Args:
         channels: C, and the length D of the vector unless said otherwise.
         size: (H, W) of the map; unless ``any_size``, the only one accepted.
+
+    Raises:
+        ValueError: for an option out of range, and a map that is no batch of numbers, is empty, or does not
+            fit the weights.
     """
 
     formula: ClassVar[str]
@@ -28,6 +33,10 @@ class Readout(Leaf):
     any_size: ClassVar[bool] = True
     """Accepts maps of another size than ``size``."""
 
+    fixed_channels: bool = False
+    """Whether weights belong to single channels."""
+
+    channels: int
     out_features: int
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -39,10 +48,21 @@ class Readout(Leaf):
         raise NotImplementedError
 
 
+def check_maps(readout: Readout, x: Tensor) -> None:
+    """Raise ValueError unless ``x`` is (N, C, H, W), no axis but N empty, and fits the weights."""
+    name = type(readout).__name__
+    numbers = x.is_floating_point() or x.is_quantized
+    if x.dim() != 4 or not numbers or min(x.shape[1:]) < 1:
+        raise Misfit(f"{name} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
+    if readout.fixed_channels and x.shape[1] != readout.channels:
+        raise Misfit(f"{name} was made for {readout.channels} channels, got {x.shape[1]}")
+
+
 def require_size(readout: Readout, x: Tensor, size: tuple[int, int]) -> None:
-    """Raise ValueError unless ``x`` has the size that the ``readout`` was made for."""
+    """Raise ValueError unless ``x`` fits the ``readout`` and has the size that it was made for."""
+    check_maps(readout, x)
     if x.shape[-2:] != size:
-        raise ValueError(
+        raise Misfit(
             f"{type(readout).__name__} was made for {size[0]}x{size[1]} maps and received "
             f"{x.shape[-2]}x{x.shape[-1]}; use images of the size it was built for, or a readout for any size"
         )

@@ -7,7 +7,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from torch import Tensor, nn
 
 from cnnpool.pool.adaptive import AdaptiveMaxPool2d
-from cnnpool.readout.base import Readout, require_size
+from cnnpool.readout.base import Readout, check_maps, require_size
 
 Levels = Annotated[tuple[Annotated[int, Ge(1), Le(64)], ...], MinLen(1), MaxLen(16)]
 
@@ -34,11 +34,13 @@ class Flatten(Readout):
     paper = "LeCun 1998, doi:10.1109/5.726791"
     shift = "changes: each position has its own weights"
     any_size = False
+    fixed_channels = True
 
     def __init__(
         self, channels: int, size: tuple[int, int], *, hidden: Annotated[int, Ge(0), Le(65536)] = 128
     ):
         super().__init__()
+        self.channels = channels
         self.size = (size[0], size[1])
         self.entries = channels * size[0] * size[1]
         self.out_features = hidden or self.entries
@@ -85,6 +87,7 @@ class SpatialPyramidPool2d(Readout):
         return sum(grid.flops(height, width) for grid in self.grids if isinstance(grid, AdaptiveMaxPool2d))
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         self._fit(*x.shape[-2:])
         return torch.cat([grid(x).flatten(1) for grid in self.grids], 1)
 

@@ -9,7 +9,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.internals import log_of
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import wide
-from cnnpool.readout.base import Readout
+from cnnpool.readout.base import Readout, check_maps
 
 Ties = Literal["first", "split"]
 
@@ -33,6 +33,7 @@ class GlobalAvgPool2d(Readout):
         return self.channels * height * width
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         return x.mean((2, 3))
 
 
@@ -59,6 +60,7 @@ class GlobalMaxPool2d(Readout):
         return self.channels * (height * width - 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         return x.flatten(2).max(2).values if self.ties == "first" else x.amax((2, 3))
 
     def extra_repr(self) -> str:
@@ -81,7 +83,7 @@ class GlobalAvgMaxPool2d(GlobalMaxPool2d):
         return self.channels * (2 * height * width + 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return 0.5 * x.mean((2, 3)) + 0.5 * super().forward(x)
+        return 0.5 * super().forward(x) + 0.5 * x.mean((2, 3))
 
 
 class GlobalCatAvgMaxPool2d(GlobalMaxPool2d):
@@ -106,7 +108,8 @@ class GlobalCatAvgMaxPool2d(GlobalMaxPool2d):
         return self.channels * (2 * height * width - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([x.mean((2, 3)), super().forward(x)], 1)
+        peaks = super().forward(x)
+        return torch.cat([x.mean((2, 3)), peaks], 1)
 
 
 class GlobalGeM2d(Readout):
@@ -144,6 +147,7 @@ class GlobalGeM2d(Readout):
     ):
         super().__init__()
         self.channels = self.out_features = channels
+        self.fixed_channels = per == "channel"
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
 
@@ -151,6 +155,7 @@ class GlobalGeM2d(Readout):
         return self.channels * (5 * height * width + 3)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         logs = wide(x).clamp(min=self.eps).log()
         p = self.p(logs)
         # Through logarithms, since torch's pow with a learnt exponent takes more than twice as long.
@@ -193,12 +198,14 @@ class GlobalLogSumExpPool2d(Readout):
     ):
         super().__init__()
         self.channels = self.out_features = channels
+        self.fixed_channels = per == "channel"
         self.r = Positive("r", r, repeats(per, channels), learnable=learnable)
 
     def flops(self, height: int, width: int) -> int:
         return self.channels * (4 * height * width + 2)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_maps(self, x)
         exact = wide(x)
         r = self.r(exact)
         # Before the product with r, which may overflow.

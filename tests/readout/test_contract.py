@@ -68,6 +68,23 @@ def test_map_of_another_size_is_read_or_refused_as_stated(stem):
                 readout(x)
 
 
+def test_a_map_that_does_not_fit_is_refused_in_a_line(stem):
+    x = torch.rand(2, 3, *SIZE, dtype=torch.float64)
+    misfits = [x.to(torch.complex64), x > 0.5, x.long(), x[0, 0, 0], x[0, 0], x[0], x[None]]
+    misfits += [x[:, :0], x[:, :, :0], x[..., :0]]
+    each = [make(stem)] if make(stem).fixed_channels else []
+    each += [make(stem, per="channel")] if "per" in registry.options_of(READOUTS[stem]) else []
+    calls = [(make(stem), misfit) for misfit in misfits] + [(readout, x[:, :2]) for readout in each]
+    for readout, misfit in calls:
+        # torch raises a RuntimeError: code that catches it goes on.
+        with pytest.raises(RuntimeError, match=r"2d|Flatten") as refused:
+            readout(misfit)
+        assert isinstance(refused.value, ValueError) and "\n" not in str(refused.value), misfit.shape
+    # As those of operators, weights for the whole map take any number of channels.
+    weights = [tuple(p.shape for p in make(stem, c).parameters()) for c in (4, 8)]
+    assert (weights[0] != weights[1]) == make(stem).fixed_channels
+
+
 def test_circular_shift_changes_the_vector_exactly_as_stated(stem):
     readout, x = make(stem), distinct(3, 3, *SIZE)
     moved = [(readout(x.roll((i, j), (2, 3))) - readout(x)).abs().max() for i in range(4) for j in range(6)]
