@@ -22,8 +22,8 @@ class LpsPool2d(PolyphasePool2d):
     gradient is dense in training and goes only to the chosen pixels in evaluation.
 
     Departures from the paper's code: it chooses after the filter by default (with 3 taps an untrained network
-    then chooses another phase of 3 images in 4 of rectified noise); its second convolution has ``hidden``
-    outputs, whose mean is the logit, the same function as one output, whose logits spread 4 times as far for
+    then chooses another phase of 7 images in 10 of rectified noise); its second convolution has ``hidden``
+    outputs, whose mean is the logit, the same function as one output, whose logits spread 5 times as far for
     16 channels at the start.
 
     Edges: H' = ceil(H/s), all convolutions circular; a size that the stride does not divide is first

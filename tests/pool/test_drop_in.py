@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
@@ -157,10 +157,11 @@ TIMM = {
 }
 
 
-def of_timm(family, operator):
+def of_timm(family, operator, **more):
     timm = pytest.importorskip("timm")
     arch, options = TIMM[family]
-    return timm.create_model(arch, aa_layer=operator, num_classes=3, **options).eval()
+    more = more or {"num_classes": 3}
+    return timm.create_model(arch, aa_layer=operator, **options, **more).eval()
 
 
 @pytest.mark.slow
@@ -196,6 +197,26 @@ def test_a_network_of_timm_trains_with_an_operator_without_parameters(name):
     model(torch.randn(2, 3, 64, 64)).square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     assert model.conv1[0].weight.grad.count_nonzero()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["aps", "blur", "lip", "max_blur", "soft", "strided"])
+@pytest.mark.parametrize("family", ["resnet", "efficientnet"])
+def test_an_operator_passes_timms_tests_of_its_models(family, name):
+    x = torch.randn(2, 3, 64, 64)
+    model = of_timm(family, pool.OPERATORS[name])
+    expected = model(x)
+    assert expected.shape == (2, 3) and expected.isfinite().all()
+    model.train()(x).mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    for kind in ("list", "hook", "fx"):
+        features = of_timm(family, pool.OPERATORS[name], features_only=True, feature_cls=kind)
+        maps = features(x)
+        assert [y.shape[1] for y in maps] == features.feature_info.channels()
+        assert [64 // y.shape[2] for y in maps] == features.feature_info.reduction()
+    graph = fx.symbolic_trace(model.eval())
+    assert_close(graph(x), model(x))
+    assert sum(isinstance(module, pool.OPERATORS[name]) for module in graph.modules()) > 2
 
 
 OWN_WEIGHTS = [stem for stem in pool.OPERATORS if pool.OPERATORS[stem](4).fixed_channels]
