@@ -209,7 +209,7 @@ def test_an_operator_passes_timms_tests_of_its_models(family, name):
     assert expected.shape == (2, 3) and expected.isfinite().all()
     model.train()(x).mean().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-    for kind in ("list", "hook", "fx"):
+    for kind in ("hook", "getter", "fx"):
         features = of_timm(family, pool.OPERATORS[name], features_only=True, feature_cls=kind)
         maps = features(x)
         assert [y.shape[1] for y in maps] == features.feature_info.channels()
