@@ -100,13 +100,19 @@ class Flow(Watch):
         self.returned: set[Value] = set()
         # An identity is that of one tensor only while it lives.
         self.alive: list[Any] = []
+        # In inference mode tensors have no version.
+        self.written: Counter[int] = Counter()
+
+    def value(self, x: Tensor) -> Value:
+        return id(x), self.written[id(x)] if x.is_inference() else x._version
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         taken = list(tensors((args, kwargs)))
-        values = [value_of(x) for x in taken]
+        values = [self.value(x) for x in taken]
         result = func(*args, **(kwargs or {}))
+        self.written.update(id(y) for y in tensors(result) if any(y is x for x in taken))
         # The dry run itself takes nothing of each map.
         if any(y.numel() for y in tensors(result)):
             self._step(getattr(func, "__name__", ""), taken, values, result)
@@ -115,19 +121,19 @@ class Flow(Watch):
     def _step(self, name: str, taken: Sequence[Tensor], values: Sequence[Value], result: Any) -> None:
         for value in dict.fromkeys(values):
             self.takers[value].append(len(self.steps))
-        output = value_of(result) if isinstance(result, Tensor) else None
+        output = self.value(result) if isinstance(result, Tensor) else None
         self.alive.append((taken, result))
         self.steps.append(Step(name.strip("_"), taken, values, output))
 
     def enter(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         self.alive.append((given, named))
-        inputs = [value_of(x) for x in tensors((given, named))]
+        inputs = [self.value(x) for x in tensors((given, named))]
         single = len(given) == 1 and isinstance(given[0], Tensor) and not named
         self.running.append(Call(module, inputs, single, len(self.steps)))
 
     def leave(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         call = self.running.pop()
-        call.outputs = [value_of(x) for x in tensors(output)] if isinstance(output, Tensor) else ()
+        call.outputs = [self.value(x) for x in tensors(output)] if isinstance(output, Tensor) else ()
         # A module may take its input by code that torch does not show, such as an autograd function.
         unseen = [v for v in call.inputs if not any(at >= call.start for at in self.takers[v])]
         if unseen and not set(unseen) & set(call.outputs):
@@ -135,7 +141,7 @@ class Flow(Watch):
         call.end = len(self.steps)
         self.calls.append(call)
         if module is self.root:
-            self.returned.update(map(value_of, tensors(output)))
+            self.returned.update(map(self.value, tensors(output)))
 
     def activation(self, conv: nn.Module) -> Value | None:
         """The map behind the activation to which alone, or by a normalisation, the map of ``conv`` goes."""
@@ -178,8 +184,3 @@ def tensors(found: Any) -> Iterator[Tensor]:
     elif isinstance(found, dict | list | tuple):
         for each in found.values() if isinstance(found, dict) else found:
             yield from tensors(each)
-
-
-def value_of(x: Tensor) -> Value:
-    """Its identity, and the number of times that it was written in place."""
-    return id(x), 0 if x.is_inference() else x._version

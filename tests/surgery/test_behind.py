@@ -164,6 +164,14 @@ def test_the_operator_stands_where_alone_the_activation_passes(run, at, caplog):
     assert conv.stride == (2, 2) and conv[0].stride == (1, 1) and conv.weight.grad.any()
 
 
+def test_a_layer_in_place_makes_another_map_in_inference_mode_too():
+    with torch.inference_mode():
+        model, x = Net(twice).eval(), torch.randn(2, 3, 8, 8)
+        expected = model(x)
+        (change,) = cnnpool.swap(model, "subsample", example=x, where="conv$", after="activation")
+        assert change.after is model.next[0] and torch.equal(model(x), expected)
+
+
 def read_twice(net, x):
     y = net.conv(x)
     return net.act(net.norm(y)) + y
