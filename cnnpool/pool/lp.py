@@ -8,14 +8,14 @@ from annotated_types import Gt
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.autograd.replayed import FLOORED, POWER, Mean, evaluate
+from cnnpool.pool.autograd.replayed import FLOORED, POWER, SIGNED, Mean, evaluate
 from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.dispatch import may_be_negative
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import IntPair, Window, wide, window_on
+from cnnpool.pool.window import IntPair, wide, window_on
 
 Power = Annotated[float, Gt(0)]
 """The power p; infinity gives the maximum."""
@@ -57,22 +57,27 @@ def lp_pool2d(
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
         return max_pool2d(wide(input).abs(), *window, ties="split").to(input.dtype)
     plain = form == "sum" and not isinstance(norm_type, Tensor)
+    if plain and norm_type == 3:
+        return evaluate(signed_sum, input, norm_type, Mean(SIGNED, window, mean=False))
     if plain and norm_type % 2 != 0 and may_be_negative(input):
         if norm_type % 2 == 1:
-            return _signed_sum(input, float(norm_type), window)
+            return signed_sum(input, norm_type, Mean(SIGNED, window, mean=False))
         input = torch.where(input < 0, math.nan, input)
     return evaluate(power_mean, input, norm_type, Mean(POWER, window, mean=form == "mean"))
 
 
-def _signed_sum(x: Tensor, p: float, window: Window) -> Tensor:
-    """(sum x^p)^(1/p) in every window, p odd."""
-    exact = wide(x)
-    largest = peak(exact.abs(), window)
-    scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
-    total = added((part / scale).pow(p) for part in cells(exact, window))
+def signed_sum(x: Tensor, p: float | Tensor, how: Mean) -> Tensor:
+    """(sum x^p)^(1/p) in every window, p odd, by torch's operators."""
+    parts, largest = cells(wide(x), how.window), peak(wide(x).abs(), how.window)
+    endless = largest.isinf()
+    scale = torch.where((largest == 0) | endless, 1.0, largest)
+    total = added((torch.where(endless, 0.0, part) / scale).pow(p) for part in parts)
     # The root has an infinite slope at zero: take the root of 1 there, and return 0.
     empty = total == 0
-    return torch.where(empty, 0.0, torch.where(empty, 1.0, total).pow(1 / p) * scale).to(x.dtype)
+    root = torch.where(empty, 0.0, torch.where(empty, 1.0, total).pow(1 / p) * scale)
+    # As torch has it: infinite, and NaN where infinities of both signs meet.
+    ends = added(torch.where(part.isinf(), part, 0.0) for part in parts).detach().abs()
+    return torch.where(endless, ends, root).to(x.dtype)
 
 
 def power_mean(x: Tensor, p: float | Tensor, how: Mean) -> Tensor:

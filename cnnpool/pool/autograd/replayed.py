@@ -14,14 +14,16 @@ POWER: Literal[0] = 0
 FLOORED: Literal[1] = 1
 SOFT: Literal[2] = 2
 EXPECTED: Literal[3] = 3
+SIGNED: Literal[4] = 4
 
 
 class Mean(NamedTuple):
     """The mean of a window: power mean of |x| (POWER) or of max(x, floor) (FLOORED), weighted by softmax
-    (SOFT), or weighted by max(x, 0) (EXPECTED), which takes no number.
+    (SOFT), or weighted by max(x, 0) (EXPECTED), which takes no number; or the sum of odd powers of x itself
+    (SIGNED).
     """
 
-    kind: Literal[0, 1, 2, 3]
+    kind: Literal[0, 1, 2, 3, 4]
     window: Window
     floor: float = 0.0
     mean: bool = True

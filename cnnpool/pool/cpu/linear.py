@@ -72,7 +72,7 @@ def _weigh(
 
 
 @compiled
-def _last(
+def sum_last(
     start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, channels: int, cells: Terms,
     total: Number, like: Number,
 ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ def _last(
 
 
 @compiled
-def _forward(
+def sum_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
     cells: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
@@ -94,44 +94,36 @@ def _forward(
     image, sums = scratch + held[0], scratch + held[1]
     (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
     straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
-    fill(image, sh * sw * part, like)
+    fill(image, sh * sw * part, total)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like)
-        fill_border(image, of, grid, border, like)
+        cut(x, unit, of, image, grid, like, total)
+        fill_border(image, of, grid, border, total)
         if straight:
             out, _ = origin(unit, outputs)
-            _weigh(image, 0, cells, 0, 0, factors, y, out, count, total, like, like)
+            _weigh(image, 0, cells, 0, 0, factors, y, out, count, total, total, like)
         else:
-            _weigh(image, 0, cells, 0, 0, factors, sums, 0, count, total, like, like)
+            _weigh(image, 0, cells, 0, 0, factors, sums, 0, count, total, total, like)
             write_rows(sums, y, unit, outputs, pitch, like)
 
 
 @compiled
-def _adjoint(
+def adjoint_planes(
     start: int, stop: int, scratch: Address, grad: Address, out: Address, of: Map, outputs: Map, grid: Grid,
     cells: Terms, border: Border, factors: Address, held: tuple[int, ...], begin: int, total: Number,
     like: Number,
 ) -> None:  # fmt: skip
-    """As ``_forward``, from gradients of outputs to those of inputs."""
-    image, rounded, grads, wide = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
-    (sh, sw, _, _, pitch, part), (some, count) = grid, held[4:]
-    fill(grads, some, like)
+    """As ``sum_planes``, from gradients of outputs to those of inputs."""
+    image, grads, (some, count) = scratch + held[0], scratch + held[1], held[2:]
+    (_, sw, _, _, pitch, part), parts = grid, grid[0] * grid[1]
+    fill(grads, some, total)
     for unit in range(start, stop):
-        read_rows(grad, unit, outputs, grads, begin, pitch, like)
-        if wide != grads:
-            for t in range(0, some, LANES):
-                value = load(grads, t, like)
-                if factors:
-                    value = value * load(factors, t, total)
-                store(wide, t, value, total)
-        for u in range(sh):
-            for v in range(sw):
-                _weigh(wide, begin, cells, u, v, 0, image, (u * sw + v) * part, count, total, total, total)
+        read_rows(grad, unit, outputs, grads, begin, pitch, like, total)
+        for t in range(0, some if factors else 0, LANES):
+            store(grads, t, load(grads, t, total) * load(factors, t, total), total)
+        for n in range(parts):
+            _weigh(grads, begin, cells, n // sw, n % sw, 0, image, n * part, count, total, total, total)
         fold_border(image, of, grid, border, total)
-        if rounded != image:
-            for t in range(0, sh * sw * part, LANES):
-                store(rounded, t, load(image, t, total), like)
-        paste(rounded, out, unit, of, grid, like)
+        paste(image, out, unit, of, grid, total, like)
 
 
 def _tiled(lanes: int) -> tuple[Any, Any]:
@@ -232,7 +224,7 @@ def _borders(linear: Linear, axes: tuple[Axis, Axis]) -> list[list[int]]:
 
 
 @lru_cache(maxsize=1024)
-def _plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
+def plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
     last, size, out_size = linear.channels_last, linear.size, linear.output_size
     (axes, weights, factors), wide = _rule(linear), wide_of(torch.empty(0, dtype=dtype))
     numbers = scalar(0.0, wide), scalar(0.0, dtype)
@@ -243,22 +235,22 @@ def _plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> P
         other = out_size if adjoint else size
         cells = Weights(scaled(sums[0], other[1] * channels), scaled(sums[1], channels), wide)
         rest: tuple[Any, ...] = other, result, channels, cells.pointers, *numbers
-        return Plan(_last, result, result[0], 0, rest, (cells,))
+        return Plan(sum_last, result, result[0], 0, rest, (cells,))
     if are_tiles(axes) and not last and isinstance(linear, Averaging):
         kernel = _adjoint_tiles if adjoint else _forward_tiles
         rest = size, out_size, scalar(weights[0][0] * weights[1][0], wide), numbers[1]
         return Plan(kernel, result, channels * out_size[0], 0, rest, ())
+    units = -(-channels // LANES) if last else channels
     cut = planes(axes, channels, last)
-    return _plan_of_planes(linear, cut, weights, factors, adjoint, (dtype, wide), channels)
+    return _plan_of_planes(linear, cut, weights, factors, adjoint, dtype, units)
 
 
 def _plan_of_planes(
     linear: Linear, cut: Planes, weights: list[list[float]], factors: Tensor | None, adjoint: bool,
-    dtypes: tuple[torch.dtype, torch.dtype], channels: int,
+    dtype: torch.dtype, units: int,
 ) -> Plan:  # fmt: skip
-    (dtype, wide), result = dtypes, linear.size if adjoint else linear.output_size
+    result, wide = linear.size if adjoint else linear.output_size, wide_of(torch.empty(0, dtype=dtype))
     numbers, item, size = (scalar(0.0, wide), scalar(0.0, dtype)), dtype.itemsize, wide.itemsize
-    units = -(-channels // cut.pixel) if linear.channels_last else channels
     lists: list[Lists] = []
     for axis in (0, 1):
         found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
@@ -278,15 +270,11 @@ def _plan_of_planes(
     where = cut.map, cut.outputs, cut.grid, cells.pointers, border, 0 if spaced is None else spaced.data_ptr()
     held: tuple[int, ...]
     if not adjoint:
-        held, scratch = room(cut.image * item, some * item)
-        return Plan(_forward, result, units, scratch, (*where, held, *numbers), (cells, borders, spaced))
-    held, scratch = room(cut.image * size, cut.image * item, (some + LANES) * item, (some + LANES) * size)
-    image, rounded, grads, widened = held
-    held = image, image if dtype == wide else rounded, grads, widened
-    if dtype == wide and spaced is None:
-        held = (*held[:3], grads)
+        held, scratch = room(cut.image * size, some * item)
+        return Plan(sum_planes, result, units, scratch, (*where, held, *numbers), (cells, borders, spaced))
+    held, scratch = room(cut.image * size, (some + LANES) * size)
     rest = *where, (*held, some, count), begin, *numbers
-    return Plan(_adjoint, result, units, scratch, rest, (cells, borders, spaced))
+    return Plan(adjoint_planes, result, units, scratch, rest, (cells, borders, spaced))
 
 
 def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
@@ -303,12 +291,8 @@ def _run(x: Tensor, linear: Linear, adjoint: bool) -> Tensor:
     last = linear.channels_last
     size = linear.size if adjoint else linear.output_size
     result = empty((*x.shape[:2], *size), x.dtype, stated_format(x, last))
-    write_sums(x.contiguous(memory_format=memory_format(last)), linear, adjoint, result)
-    return result
-
-
-def write_sums(x: Tensor, linear: Linear, adjoint: bool, result: Tensor) -> None:
-    """Write the map of a dense ``x``, or the transpose, to ``result``."""
-    plan = _plan(linear, x.shape[1], x.dtype, adjoint)
+    x = x.contiguous(memory_format=memory_format(last))
+    how = plan(linear, x.shape[1], x.dtype, adjoint)
     moved, where = x.nbytes + result.nbytes, (x.data_ptr(), result.data_ptr())
-    share(plan.kernel, x.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)
+    share(how.kernel, x.shape[0] * how.units, moved, *where, *how.rest, scratch=how.scratch)
+    return result

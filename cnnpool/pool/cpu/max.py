@@ -103,28 +103,28 @@ def _given_once(
 
 
 @compiled
-def _forward(
+def max_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, of: Map, outputs: Map,
     grid: Grid, cells: Terms, first: Address, held: tuple[int, ...], lowest: Number,
 ) -> None:  # fmt: skip
     """Planes ``start`` to ``stop``; rows of outputs without gaps are written where they belong."""
-    image, best, places = scratch + held[0], scratch + held[1], scratch + held[2]
+    image, peaks, places = scratch + held[0], scratch + held[1], scratch + held[2]
     (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
     straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
     fill(image, sh * sw * part, lowest)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, lowest)
+        cut(x, unit, of, image, grid, lowest, lowest)
         if straight:
             out, _ = origin(unit, outputs)
             _best(image, 0, cells, 0, 0, first, y, winners, out, count, lowest)
         else:
-            _best(image, 0, cells, 0, 0, first, best, places, 0, count, lowest)
-            write_rows(best, y, unit, outputs, pitch, lowest)
+            _best(image, 0, cells, 0, 0, first, peaks, places, 0, count, lowest)
+            write_rows(peaks, y, unit, outputs, pitch, lowest)
             write_rows(places, winners, unit, outputs, pitch, NOWHERE)
 
 
 @compiled
-def _backward(
+def unpool_planes(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, of: Map,
     outputs: Map, grid: Grid, cells: Terms, held: tuple[int, ...], begin: int, total: Number,
     like: Number,
@@ -134,8 +134,8 @@ def _backward(
     (sh, sw, _, _, pitch, part), count = grid, held[3]
     fill(places, held[4], NOWHERE)
     for unit in range(start, stop):
-        read_rows(grad, unit, outputs, grads, begin, pitch, like)
-        read_rows(winners, unit, outputs, places, begin, pitch, NOWHERE)
+        read_rows(grad, unit, outputs, grads, begin, pitch, like, like)
+        read_rows(winners, unit, outputs, places, begin, pitch, NOWHERE, NOWHERE)
         for u in range(sh):
             for v in range(sw):
                 first, last, _ = cells_of(cells, u, v)
@@ -143,11 +143,11 @@ def _backward(
                     _given_once(grads, places, begin, cells, u, v, image, (u * sw + v) * part, count, like)
                 else:
                     _given(grads, places, begin, cells, u, v, image, (u * sw + v) * part, count, total, like)
-        paste(image, out, unit, of, grid, like)
+        paste(image, out, unit, of, grid, like, like)
 
 
 @compiled
-def _forward_last(
+def max_last(
     start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair,
     channels: int, cells: Terms, lowest: Number,
 ) -> None:  # fmt: skip
@@ -161,7 +161,7 @@ def _forward_last(
 
 
 @compiled
-def _backward_last(
+def unpool_last(
     start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
     channels: int, cells: Terms, total: Number, like: Number,
 ) -> None:  # fmt: skip
@@ -262,8 +262,8 @@ def axes_of(window: Window, size: tuple[int, ...]) -> tuple[Axis, Axis]:
 
 
 @lru_cache(maxsize=1024)
-def _plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype, adjoint: bool) -> Plan:
-    size, out_size, kw, item = (axes[0][0], axes[1][0]), (axes[0][1], axes[1][1]), axes[1][2], dtype.itemsize
+def plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype, adjoint: bool) -> Plan:
+    size, out_size, kw = (axes[0][0], axes[1][0]), (axes[0][1], axes[1][1]), axes[1][2]
     wide = scalar(0.0, wide_of(torch.empty(0, dtype=dtype)))
     numbers = (wide, scalar(0.0, dtype)) if adjoint else (scalar(-torch.inf, dtype),)
     result = size if adjoint else out_size
@@ -272,24 +272,24 @@ def _plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype
         pitch = (out_size if adjoint else size)[1] * channels
         down = scaled(entries_of(axes[0], adjoint), pitch, kw)
         cells = Places(down, scaled(entries_of(axes[1], adjoint), channels))
-        kernel: Any = _backward_last if adjoint else _forward_last
+        kernel: Any = unpool_last if adjoint else max_last
         rest = size, out_size, channels, cells.pointers, *numbers
         return Plan(kernel, result, result[0], 0, rest, (cells,))
     if are_tiles(axes) and not last:
         kernel = _backward_tiles if adjoint else _forward_tiles
         return Plan(kernel, result, channels * out_size[0], 0, (size, out_size, numbers[-1]), ())
-    cut = planes(axes, channels, last)
+    cut, item = planes(axes, channels, last), dtype.itemsize
     units = -(-channels // cut.pixel) if last else channels
     if not adjoint:
         cells, first = Places(cut.cells(0, kw), cut.cells(1)), _first(axes, cut.pitch, cut.pixel)
         held, scratch = room(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
         where: tuple[Any, ...] = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
-        return Plan(_forward, result, units, scratch, (*where, *numbers), (cells, first))
+        return Plan(max_planes, result, units, scratch, (*where, *numbers), (cells, first))
     cells = Places(cut.adjoint_cells(0, kw), cut.adjoint_cells(1))
     some = cut.begin + cut.pixels + LANES
     held, scratch = room(cut.image * item, some * item, some)
     where = cut.map, cut.outputs, cut.grid, cells.pointers, (*held, cut.pixels, some), cut.begin
-    return Plan(_backward, result, units, scratch, (*where, *numbers), (cells,))
+    return Plan(unpool_planes, result, units, scratch, (*where, *numbers), (cells,))
 
 
 def _first(axes: tuple[Axis, Axis], pitch: int, pixel: int) -> Tensor:
@@ -300,28 +300,16 @@ def _first(axes: tuple[Axis, Axis], pitch: int, pixel: int) -> Tensor:
     return table(cells + [0] * LANES, torch.uint8)
 
 
-def pool(x: Tensor, axes: tuple[Axis, Axis], last: bool, y: Tensor, winners: Tensor) -> None:
-    """Write maxima and winners of a dense ``x`` to ``y`` and ``winners``."""
-    plan = _plan(axes, x.shape[1], last, x.dtype, False)
-    moved, where = x.nbytes + y.nbytes + winners.nbytes, (x.data_ptr(), y.data_ptr(), winners.data_ptr())
-    share(plan.kernel, x.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)
-
-
-def unpool(grad: Tensor, winners: Tensor, axes: tuple[Axis, Axis], last: bool, out: Tensor) -> None:
-    """Write the gradient of ``x`` to ``out``, from dense gradients and winners."""
-    plan = _plan(axes, grad.shape[1], last, grad.dtype, True)
-    moved = grad.nbytes + winners.nbytes + out.nbytes
-    where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
-    share(plan.kernel, grad.shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)
-
-
 def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
     last = is_channels_last(x)
     stated, axes = stated_format(x, last), axes_of(window, tuple(x.shape[2:]))
     y = empty((*x.shape[:2], axes[0][1], axes[1][1]), x.dtype, stated)
     winners = empty(y.shape, torch.uint8, stated)
-    pool(x.contiguous(memory_format=memory_format(last)), axes, last, y, winners)
+    x = x.contiguous(memory_format=memory_format(last))
+    how = plan(axes, x.shape[1], last, x.dtype, False)
+    moved, where = x.nbytes + y.nbytes + winners.nbytes, (x.data_ptr(), y.data_ptr(), winners.data_ptr())
+    share(how.kernel, x.shape[0] * how.units, moved, *where, *how.rest, scratch=how.scratch)
     return y, winners
 
 
@@ -330,5 +318,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
     layout = memory_format(last)
     grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
     out = empty((*grad.shape[:2], *size), grad.dtype, layout)
-    unpool(grad, winners, axes_of(window, size), last, out)
+    how = plan(axes_of(window, size), grad.shape[1], last, grad.dtype, True)
+    moved, where = grad.nbytes + winners.nbytes + out.nbytes, (t.data_ptr() for t in (grad, winners, out))
+    share(how.kernel, grad.shape[0] * how.units, moved, *where, *how.rest, scratch=how.scratch)
     return out

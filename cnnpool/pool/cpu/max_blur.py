@@ -1,56 +1,124 @@
-"""The maximum of 2x2 windows around every pixel, blurred, of plain CPU tensors.
+"""The maximum of 2x2 windows around every pixel, blurred, of plain CPU tensors: the kernels of both in turn.
 
-A few samples at a time, whose dense maxima stay in the cache.
+The dense maxima of a plane, or of a sample whose channels come last, stay in scratch memory.
 """
 
-from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.linear_maps import Blurring
-from cnnpool.pool.cpu.linear import write_sums
-from cnnpool.pool.cpu.max import pool, unpool
+from cnnpool.pool.cpu.linear import adjoint_planes, sum_last, sum_planes
+from cnnpool.pool.cpu.linear import plan as linear_plan
+from cnnpool.pool.cpu.loops.signatures import Address, compiled
+from cnnpool.pool.cpu.max import max_last, max_planes, unpool_last, unpool_planes
+from cnnpool.pool.cpu.max import plan as max_plan
 from cnnpool.pool.cpu.memory import empty
-from cnnpool.pool.cpu.runs import Axis
+from cnnpool.pool.cpu.runs import Plan, room
+from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format
 
-# Bytes of dense maxima that are blurred at once.
-TOGETHER = 1 << 21
+Three = tuple[int, int, int]
+"""Where the dense maxima and the scratch of both kernels are, or bytes of the first and shares of work."""
 
 
-def _dense(size: tuple[int, int]) -> tuple[Axis, Axis]:
+@compiled
+def _forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, held: Three,
+    step: Three, pooling: Any, blurring: Any,
+) -> None:  # fmt: skip
+    """Planes, or samples, ``start`` to ``stop``."""
+    size, first, then = step
+    for n in range(start, stop):
+        # Kernels count addresses from the first plane on.
+        dense = scratch + held[0] - n * size
+        max_planes(n * first, n * first + first, scratch + held[1], x, dense, winners, *pooling)
+        sum_planes(n * then, n * then + then, scratch + held[2], dense, y, *blurring)
+
+
+@compiled
+def _forward_last(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, held: Three,
+    step: Three, pooling: Any, blurring: Any,
+) -> None:  # fmt: skip
+    """The same in place."""
+    size, first, then = step
+    for n in range(start, stop):
+        dense = scratch + held[0] - n * size
+        max_last(n * first, n * first + first, x, dense, winners, *pooling)
+        sum_last(n * then, n * then + then, dense, y, *blurring)
+
+
+@compiled
+def _backward(
+    start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, held: Three,
+    step: Three, pooling: Any, blurring: Any,
+) -> None:  # fmt: skip
+    """Gradients of planes, or of samples."""
+    size, first, then = step
+    for n in range(start, stop):
+        dense = scratch + held[0] - n * size
+        adjoint_planes(n * then, n * then + then, scratch + held[2], grad, dense, *blurring)
+        unpool_planes(n * first, n * first + first, scratch + held[1], dense, winners, out, *pooling)
+
+
+@compiled
+def _backward_last(
+    start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, held: Three,
+    step: Three, pooling: Any, blurring: Any,
+) -> None:  # fmt: skip
+    """The same in place."""
+    size, first, then = step
+    for n in range(start, stop):
+        dense = scratch + held[0] - n * size
+        sum_last(n * then, n * then + then, grad, dense, *blurring)
+        unpool_last(n * first, n * first + first, dense, winners, out, *pooling)
+
+
+KERNELS = {
+    (False, False): _forward,
+    (False, True): _forward_last,
+    (True, False): _backward,
+    (True, True): _backward_last,
+}
+"""By whether it is the gradient, and whether pixels are read where they are."""
+
+
+@lru_cache(maxsize=1024)
+def _plan(blurring: Blurring, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
+    (height, width), last = blurring.size, blurring.channels_last
     # A window begins at every pixel; the last ones overhang.
-    height, width = size
-    return (height, height, 2, 1, 0, 1), (width, width, 2, 1, 0, 1)
-
-
-def _parts(x: Tensor, like: Tensor) -> Iterator[slice]:
-    several = max(1, TOGETHER // max(x[:1].numel() * like.element_size(), 1))
-    return (slice(first, first + several) for first in range(0, x.shape[0], several))
+    axes = (height, height, 2, 1, 0, 1), (width, width, 2, 1, 0, 1)
+    pooling = max_plan(axes, channels, last, dtype, adjoint)
+    blur = linear_plan(blurring, channels, dtype, adjoint)
+    parts = 1 if last else channels
+    size = height * width * channels // parts * dtype.itemsize
+    held, scratch = room(size, pooling.scratch, blur.scratch)
+    step = size, pooling.units // parts, blur.units // parts
+    kernel = KERNELS[adjoint, not pooling.scratch]
+    return Plan(kernel, blur.out_size, parts, scratch, (held, step, pooling.rest, blur.rest), (pooling, blur))
 
 
 def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
     """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
-    last = blurring.channels_last
-    layout, axes = memory_format(last), _dense(blurring.size)
-    y = empty((*x.shape[:2], *blurring.output_size), x.dtype, stated_format(x, last))
+    layout = memory_format(blurring.channels_last)
+    y = empty((*x.shape[:2], *blurring.output_size), x.dtype, stated_format(x, blurring.channels_last))
     x, winners = x.contiguous(memory_format=layout), empty(x.shape, torch.uint8, layout)
-    for part in _parts(x, x):
-        dense = empty(x[part].shape, x.dtype, layout)
-        pool(x[part], axes, last, dense, winners[part])
-        write_sums(dense, blurring, False, y[part])
+    _run(_plan(blurring, x.shape[1], x.dtype, False), x, y, winners)
     return y, winners
 
 
 def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     """Gradient (N, C, H, W) of the input."""
-    last = blurring.channels_last
-    layout, axes = memory_format(last), _dense(blurring.size)
+    layout = memory_format(blurring.channels_last)
     grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
     out = empty(winners.shape, grad.dtype, layout)
-    for part in _parts(winners, grad):
-        dense = empty(winners[part].shape, grad.dtype, layout)
-        write_sums(grad[part], blurring, True, dense)
-        unpool(dense, winners[part], axes, last, out[part])
+    _run(_plan(blurring, grad.shape[1], grad.dtype, True), grad, winners, out)
     return out
+
+
+def _run(plan: Plan, *maps: Tensor) -> None:
+    moved, where = sum(t.nbytes for t in maps), (t.data_ptr() for t in maps)
+    share(plan.kernel, maps[0].shape[0] * plan.units, moved, *where, *plan.rest, scratch=plan.scratch)

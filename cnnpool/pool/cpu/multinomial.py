@@ -32,29 +32,29 @@ from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_
 
 
 @inlined
-def _positive(image: Address, at: int, total: Number, like: Number) -> Number:
-    v = load(image, at, like)
+def _positive(image: Address, at: int, total: Number) -> Number:
+    v = load(image, at, total)
     return select(v < total, spread(total), v)
 
 
 @inlined
 def _draw(
-    image: Address, t: int, cells: Terms, ladder: Address, uniform: Number, total: Number, like: Number
+    image: Address, t: int, cells: Terms, ladder: Address, uniform: Number, total: Number
 ) -> tuple[Number, Number, Number]:  # fmt: skip
     """Draws, their cells, and sums of all cells; the sums up to each cell, in order, go to ``ladder``."""
     begin, end, base = cells_of(cells, 0, 0)
     at = t + base
-    sums = _positive(image, at + read(cells[0], begin, int64(0)), total, like)
+    sums = _positive(image, at + read(cells[0], begin, int64(0)), total)
     store(ladder, 0, sums, total)
     for e in range(begin + 1, end):
-        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like)
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total)
         store(ladder, (e - begin) * LANES, sums, total)
     threshold = (number(1, total) - uniform) * sums
     drawn, none = spread(total), spread(int32(NOWHERE))
     place = none
     for back in range(begin + 1, end + 1):
         e = end + begin - back
-        v = load(image, at + read(cells[0], e, int64(0)), like)
+        v = load(image, at + read(cells[0], e, int64(0)), total)
         here = (threshold <= load(ladder, (e - begin) * LANES, total)) | (spread(e == end - 1))
         drawn = select(here, select(v < total, spread(total), v), drawn)
         place = select(here, select(v < total, none, spread(read(cells[1], e, int32(0)))), place)
@@ -74,11 +74,11 @@ def _forward(
     fill(image, sh * sw * part, nothing)
     fill(chances, some, total)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like)
-        read_rows(uniforms, unit, outputs, chances, 0, pitch, total)
+        cut(x, unit, of, image, grid, like, total)
+        read_rows(uniforms, unit, outputs, chances, 0, pitch, total, total)
         for t in range(0, outputs[0] * pitch * outputs[2], LANES):
             uniform = load(chances, t, total)
-            value, place, sums = _draw(image, t, cells, ladder, uniform, total, like)
+            value, place, sums = _draw(image, t, cells, ladder, uniform, total)
             fine &= everywhere(sums <= bound)
             store(drawn, t, value, like)
             store_bytes(places, t, place)
@@ -89,20 +89,20 @@ def _forward(
 
 
 @inlined
-def _expected(image: Address, t: int, cells: Terms, bound: Number, total: Number, like: Number) -> Number:
+def _expected(image: Address, t: int, cells: Terms, bound: Number, total: Number) -> Number:
     """Sums of squares over sums, the sum itself if infinite or NaN."""
     begin, end, base = cells_of(cells, 0, 0)
     at, less, sums = t + base, number(1 << 16, total), spread(total)
     for e in range(begin, end):
-        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like)
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total)
     # Sums that overflow are made of smaller numbers.
     scale = select(sums <= bound, spread(number(1, total)), spread(number(1, total) / less))
     sums, mean = spread(total), spread(total)
     for e in range(begin, end):
-        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total, like) * scale
+        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total) * scale
     over = select(sums == total, spread(number(1, total)), sums)
     for e in range(begin, end):
-        v = _positive(image, at + read(cells[0], e, int64(0)), total, like) * scale
+        v = _positive(image, at + read(cells[0], e, int64(0)), total) * scale
         mean = mean + v / over * v
     return select(sums <= bound, mean / scale, sums)
 
@@ -116,9 +116,9 @@ def _mean(
     image, means, (sh, sw, _, _, pitch, part) = scratch + held[0], scratch + held[1], grid
     fill(image, sh * sw * part, nothing)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like)
+        cut(x, unit, of, image, grid, like, total)
         for t in range(0, outputs[0] * pitch * outputs[2], LANES):
-            store(means, t, _expected(image, t, cells, bound, total, like), like)
+            store(means, t, _expected(image, t, cells, bound, total), like)
         write_rows(means, y, unit, outputs, pitch, like)
 
 
@@ -132,9 +132,9 @@ def _plan(window: Window, shape: tuple[int, ...], last: bool, dtype: torch.dtype
     )
     cells, some = Cells(plane.cells(0, window.kernel[1]), plane.cells(1)), plane.windows + LANES
     item, size = dtype.itemsize, wide.itemsize
-    held, scratch = room(plane.image * item, some * item, some, some * size, window.cells * LANES * size)
+    held, scratch = room(plane.image * size, some * item, some, some * size, window.cells * LANES * size)
     where = plane.map, plane.outputs, plane.grid, cells.pointers, held
-    numbers = scalar(torch.finfo(wide).max, wide), scalar(0.0, wide), scalar(0.0, dtype), scalar(-inf, dtype)
+    numbers = scalar(torch.finfo(wide).max, wide), scalar(0.0, wide), scalar(0.0, dtype), scalar(-inf, wide)
     return -(-channels // plane.pixel) if last else channels, scratch, where, some, numbers, cells
 
 

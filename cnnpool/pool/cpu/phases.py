@@ -40,7 +40,7 @@ def _norms(
     for sample in range(start, stop):
         first, top = sample * rows * stretch, spread(total)
         for row in range(rows):
-            move(x, first + row * stretch, line, 0, stretch, like)
+            move(x, first + row * stretch, line, 0, stretch, like, like)
             for t in range(0, long, LANES):
                 size = _size(line, t, most, like)
                 top = select(size > top, size, top)
@@ -51,7 +51,7 @@ def _norms(
         largest = largest if largest > total else scale
         fill(sums, sh * long, int64(0))
         for row in range(rows):
-            move(x, first + row * stretch, line, 0, stretch, like)
+            move(x, first + row * stretch, line, 0, stretch, like, like)
             into = row % sh * long
             for t in range(0, long, LANES):
                 part = _size(line, t, most, like) / largest
@@ -82,12 +82,12 @@ def _take(
                 (plane * rows + row) * columns,
             )
             if pixel == 1:
-                deal(x, at, width, scratch, 0, width, 0, sw, like)
-                move(scratch, phase % sw * width, y, out, columns, like)
+                deal(x, at, width, scratch, 0, width, 0, sw, like, like)
+                move(scratch, phase % sw * width, y, out, columns, like, like)
             else:
                 for c in range(columns):
                     source = at + (c * sw + phase % sw) * pixel
-                    move(x, source, y, (out + c) * pixel, pixel, like)
+                    move(x, source, y, (out + c) * pixel, pixel, like, like)
 
 
 @compiled
@@ -107,14 +107,14 @@ def _put(
                 for t in range(width * pixel):
                     write(x, at + t, like)
             elif pixel == 1:
-                move(y, source, scratch, phase % sw * width, columns, like)
-                gather(scratch, 0, width, x, at, width, 0, sw, like)
+                move(y, source, scratch, phase % sw * width, columns, like, like)
+                gather(scratch, 0, width, x, at, width, 0, sw, like, like)
             else:
                 for t in range(width * pixel):
                     write(x, at + t, like)
                 for c in range(columns):
                     target = at + (c * sw + phase % sw) * pixel
-                    move(y, (source + c) * pixel, x, target, pixel, like)
+                    move(y, (source + c) * pixel, x, target, pixel, like, like)
 
 
 def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from numba import int64
 from torch import Tensor
 
-from cnnpool.pool.autograd.replayed import POWER, SOFT, Mean
+from cnnpool.pool.autograd.replayed import FLOORED, POWER, SIGNED, SOFT, Mean
 from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
 from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, origin, paste, read_rows, write_rows
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
@@ -41,7 +41,7 @@ def _size(v: Number, rule: Rule) -> Number:
     kind, _, floor, absent, low, high, total = rule
     if kind == SOFT:
         return _bounded(v, low, high)
-    if kind == POWER:
+    if kind in (POWER, SIGNED):
         return absolute(v)
     return select(v == absent, spread(total), select(v < floor, spread(floor), v))
 
@@ -96,7 +96,7 @@ def _window(
             sums = sums + weight
             more = more + weight * v
         else:
-            r = _size(v, rule) * scale
+            r = (v if kind == SIGNED else _size(v, rule)) * scale
             weight, level = _weight(r, p, rule)
             power = weight * r
             sums = sums + power
@@ -131,7 +131,10 @@ def _value(
     if kind == SOFT:
         return select(_infinite(top, total), top, more / sums)
     mean = sums * part
-    return select(mean == total, spread(floor), mean * _back(mean, inverse, rule) * top)
+    value = select(mean == total, spread(floor), mean * _back(mean, inverse, rule) * top)
+    # A sum of -infinity has an infinite root, as in torch; that of another negative number is not real.
+    root = select(_infinite(mean, total), absolute(mean), spread(total / total))
+    return select(mean < total, root, value)
 
 
 @compiled
@@ -145,11 +148,11 @@ def _forward(
     (sh, sw, _, _, pitch, part), total = grid, rule[6]
     fill(image, sh * sw * part, nothing)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like)
+        cut(x, unit, of, image, grid, like, total)
         p = spread(read(numbers, unit % channels, total))
         inverse = number(1, total) / p
         for t in range(0, outputs[0] * pitch * outputs[2], LANES):
-            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, like)
+            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, total)
             value = _value(top, scale, sums, more, load(parts, t, total), inverse, rule)
             store(means, t, value, like)
         write_rows(means, y, unit, outputs, pitch, like)
@@ -168,7 +171,7 @@ def _factor(
         factor = select(endless | (g == total), nothing, g / sums)
         return factor, select(endless, nothing, more / sums), nothing
     mean = sums * part
-    factor = g * part * _back(mean, inverse, rule)
+    factor = select(mean < total, spread(total / total), g * part * _back(mean, inverse, rule))
     none, slope = (g == total) | (sums == total) | _infinite(mean, total), nothing
     if learnt:
         level = inverse * log2(mean)
@@ -198,7 +201,7 @@ def _send(
             sent = select(sent == total, nothing, sent + sent * beta * away)
         elif kind == POWER:
             sent = select(v < total, -number(1, total) * sent, sent)
-        else:
+        elif kind == FLOORED:
             sent = select(v < floor, nothing, sent)
         sent = select(factor == total, nothing, sent)
         store(totals, a, sent if alone else load(totals, a, to) + sent, to)
@@ -221,36 +224,32 @@ def _backward(
     channels: int, rule: Rule, log_2: Number, alone: bool, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
     """Gradients of planes, and in ``slots``, if not 0, that of the number by plane."""
-    image, totals, rounded = scratch + held[0], scratch + held[1], scratch + held[2]
-    grads, kept, some = scratch + held[3], scratch + held[4], held[5]
-    (sh, sw, _, _, pitch, part), total, kind = grid, rule[6], rule[0]
+    image, totals, grads, kept = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
+    (sh, sw, _, _, pitch, part), total, kind, some = grid, rule[6], rule[0], held[4]
     size, count = sh * sw * part, outputs[0] * pitch * outputs[2]
     fill(image, size, nothing)
-    fill(grads, some, like)
+    fill(grads, some, total)
     fill(totals, size, total)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like)
+        cut(x, unit, of, image, grid, like, total)
         if origin(unit, outputs)[1] < outputs[2]:
-            fill(grads, some, like)
-        read_rows(grad, unit, outputs, grads, 0, pitch, like)
+            fill(grads, some, total)
+        read_rows(grad, unit, outputs, grads, 0, pitch, like, total)
         if not alone:
             fill(totals, size, total)
         p, slope = spread(read(numbers, unit % channels, total)), spread(total)
         inverse, beta = number(1, total) / p, p * log_2
         for t in range(0, count, LANES):
-            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, like)
-            g = load(grads, t, like)
+            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, total)
+            g = load(grads, t, total)
             factor, mean, steep = _factor(
                 g, top, scale, sums, more, load(parts, t, total), inverse, slots != 0, rule
             )
-            away = _send(image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, rule, like, total)
+            away = _send(image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, rule, total, total)
             slope = slope + (away if kind == SOFT else steep)
         if slots:
             write(slots, unit, _total(slope, kept, total))
-        if rounded != totals:
-            for t in range(0, size, LANES):
-                store(rounded, t, load(totals, t, total), like)
-        paste(rounded, out, unit, of, grid, like)
+        paste(totals, out, unit, of, grid, total, like)
 
 
 @compiled
@@ -321,10 +320,10 @@ def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, bac
     parts, gap = torch.ones(some, dtype=wide, device=CPU), plane.pitch * pixel
     rows = parts[: len(down) * gap].view(len(down), gap)
     rows[:, : len(across) * pixel] = shares.repeat_interleave(pixel, 1)
-    held, scratch = room(plane.image * item, some * item, kept)
+    held, scratch = room(plane.image * size, some * item, kept)
     if backward:
-        held, scratch = room(plane.image * item, plane.image * size, plane.image * item, some * item, kept)
-        held = (*held[:2], held[1] if dtype == wide else held[2], *held[3:], some)
+        held, scratch = room(plane.image * size, plane.image * size, some * size, kept)
+        held = (*held, some)
     units = -(-channels // pixel) if last else channels
     where = plane.map, plane.outputs, plane.grid, cells.pointers, parts.data_ptr(), held
     return Plan(_backward if backward else _forward, out_size, units, scratch, where, (cells, parts))
@@ -338,13 +337,13 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
         high = torch.finfo(wide).max / 4
         numbers, nothing = (0.0, 0.0, -high, high, 0.0), -inf
     else:
-        nothing = 0.0 if how.kind == POWER else torch.finfo(dtype).min
+        nothing = torch.finfo(dtype).min if how.kind == FLOORED else 0.0
         smallest = torch.finfo(wide).smallest_normal
-        floor = 0.0 if how.kind == POWER else how.floor
+        floor = how.floor if how.kind == FLOORED else 0.0
         numbers = floor, nothing, smallest, 1 / smallest, 0.0
     whole = int(power) if how.kind != SOFT and power in (2, 3, 4) else 0
     floor_, absent, low, high_, total = (scalar(value, wide) for value in numbers)
-    return (how.kind, whole, floor_, absent, low, high_, total), scalar(nothing, dtype)
+    return (how.kind, whole, floor_, absent, low, high_, total), scalar(nothing, wide)
 
 
 def _numbers(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:

@@ -27,11 +27,13 @@ def widened(builder: Any, value: Any, like: Any) -> Any:
     return _from_float16(builder, value) if like == FLOAT16 else value
 
 
-def narrowed(builder: Any, value: Any, like: Any) -> Any:
-    """``value`` in the type of ``like``."""
-    if like == BFLOAT16:
-        return _to_bfloat16(builder, value)
-    return _to_float16(builder, value) if like == FLOAT16 else value
+def converted(builder: Any, value: Any, like: Any, to: Any) -> Any:
+    """``value``, of the type of ``like``, in the type of ``to``: the same, or one is half precision."""
+    if like == to:
+        return value
+    if to in (BFLOAT16, FLOAT16):
+        return _to_bfloat16(builder, value) if to == BFLOAT16 else _to_float16(builder, value)
+    return widened(builder, value, like)
 
 
 def _from_float16(builder: Any, value: Any) -> Any:

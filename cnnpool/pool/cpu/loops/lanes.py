@@ -14,7 +14,7 @@ from numba.core import cgutils, typing
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin, models, register_model
 
-from cnnpool.pool.cpu.loops.half import BFLOAT16, narrowed, vector, widened
+from cnnpool.pool.cpu.loops.half import BFLOAT16, converted, vector, widened
 from cnnpool.pool.cpu.loops.signatures import intrinsic
 
 ir = cgutils.ir
@@ -82,18 +82,18 @@ def added(typing: Any, a: Any, b: Any) -> Any:
 
 
 def copying(lanes: int) -> Any:
-    """A function that copies ``lanes`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+    """A function that copies ``lanes`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on, from
+    the type of ``like`` to that of ``to``.
+    """
 
-    def copy(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> Any:
+    def copy(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any, to: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = context.get_data_type(like)
             # At any multiple of one element.
-            size = context.get_abi_sizeof(kind)
-            value = builder.load(_pointer(builder, args[0], args[1], kind, lanes), align=size)
-            builder.store(value, _pointer(builder, args[2], args[3], kind, lanes), align=size)
+            value = _some(context, builder, args[0], args[1], like, lanes)
+            _put(context, builder, args[2], args[3], converted(builder, value, like, to), to)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4, like), generate
+        return types.void(*[types.int64] * 4, like, to), generate
 
     return intrinsic(copy)
 
@@ -101,17 +101,14 @@ def copying(lanes: int) -> Any:
 def parting(lanes: int) -> Any:
     """A function that copies ``lanes`` pairs of ``source`` from ``i`` on to ``even`` and ``odd``."""
 
-    def part(typing: Any, source: Any, i: Any, even: Any, odd: Any, target: Any, like: Any) -> Any:
+    def part(typing: Any, source: Any, i: Any, even: Any, odd: Any, target: Any, like: Any, to: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
-            both = builder.load(_pointer(builder, args[0], args[1], kind, 2 * lanes), align=size)
-            for first in (0, 1):
-                half = builder.shuffle_vector(both, both, _places(range(first, 2 * lanes, 2)))
-                place = _pointer(builder, args[4], args[2 + first], kind, lanes)
-                builder.store(half, place, align=size)
+            halves = _pairs(context, builder, args[0], args[1], like, to, lanes)
+            for place, half in zip(args[2:4], halves, strict=True):
+                _put(context, builder, args[4], place, half, to)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5, like), generate
+        return types.void(*[types.int64] * 5, like, to), generate
 
     return intrinsic(part)
 
@@ -119,20 +116,47 @@ def parting(lanes: int) -> Any:
 def joining(lanes: int) -> Any:
     """The inverse of ``parting``."""
 
-    def join(typing: Any, source: Any, even: Any, odd: Any, target: Any, k: Any, like: Any) -> Any:
+    def join(typing: Any, source: Any, even: Any, odd: Any, target: Any, k: Any, like: Any, to: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
-            halves = [
-                builder.load(_pointer(builder, args[0], at, kind, lanes), align=size) for at in args[1:3]
-            ]
-            turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-            both = builder.shuffle_vector(*halves, _places(turns))
-            builder.store(both, _pointer(builder, args[3], args[4], kind, 2 * lanes), align=size)
+            halves = [_some(context, builder, args[0], at, like, lanes) for at in args[1:3]]
+            halves = [converted(builder, half, like, to) for half in halves]
+            _put(context, builder, args[3], args[4], _joined(builder, *halves), to)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5, like), generate
+        return types.void(*[types.int64] * 5, like, to), generate
 
     return intrinsic(join)
+
+
+def _some(context: Any, builder: Any, address: Any, index: Any, like: Any, lanes: int) -> Any:
+    kind = context.get_data_type(like)
+    place = _pointer(builder, address, index, kind, lanes)
+    return builder.load(place, align=context.get_abi_sizeof(kind))
+
+
+def _put(context: Any, builder: Any, address: Any, index: Any, value: Any, like: Any) -> None:
+    kind = context.get_data_type(like)
+    place = _pointer(builder, address, index, kind, value.type.count)
+    builder.store(value, place, align=context.get_abi_sizeof(kind))
+
+
+def _pairs(context: Any, builder: Any, address: Any, index: Any, like: Any, to: Any, lanes: int) -> list[Any]:
+    """The first of ``lanes`` pairs from ``index`` on, and the second."""
+    both = _some(context, builder, address, index, like, 2 * lanes)
+    if like == BFLOAT16 and to == types.float32:
+        # A pair is a float32's number of bits.
+        whole = ir.VectorType(ir.IntType(32), lanes)
+        pairs, single = builder.bitcast(both, whole), ir.VectorType(ir.FloatType(), lanes)
+        halves = builder.shl(pairs, whole(16)), builder.and_(pairs, whole(0xFFFF0000))
+        return [builder.bitcast(half, single) for half in halves]
+    parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
+    return [converted(builder, builder.shuffle_vector(both, both, part), like, to) for part in parts]
+
+
+def _joined(builder: Any, first: Any, second: Any) -> Any:
+    lanes = first.type.count
+    turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
+    return builder.shuffle_vector(first, second, _places(turns))
 
 
 def _places(numbers: Any) -> Any:
@@ -145,9 +169,7 @@ def loading(lanes: int) -> Any:
 
     def load(typing: Any, address: Any, index: Any, like: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = context.get_data_type(like)
-            place = _pointer(builder, args[0], args[1], kind, lanes)
-            return widened(builder, builder.load(place, align=context.get_abi_sizeof(kind)), like)
+            return widened(builder, _some(context, builder, args[0], args[1], like, lanes), like)
 
         return Lanes(wide_type(like), lanes)(types.int64, types.int64, like), generate
 
@@ -162,9 +184,7 @@ def loading_bits(lanes: int) -> Any:
 
     def load_bits(typing: Any, address: Any, index: Any, like: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = context.get_data_type(like)
-            place = _pointer(builder, args[0], args[1], kind, lanes)
-            return builder.load(place, align=context.get_abi_sizeof(kind))
+            return _some(context, builder, args[0], args[1], like, lanes)
 
         return Lanes(like, lanes)(types.int64, types.int64, like), generate
 
@@ -179,11 +199,7 @@ def store(typing: Any, address: Any, index: Any, value: Any, like: Any) -> Any:
     """Write ``value``, rounded to nearest, ties to even, to the type of ``like``, or as it is."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, number = context.get_data_type(like), args[2]
-        if value.element != like:
-            number = narrowed(builder, number, like)
-        place = _pointer(builder, args[0], args[1], kind, value.count)
-        builder.store(number, place, align=context.get_abi_sizeof(kind))
+        _put(context, builder, args[0], args[1], converted(builder, args[2], value.element, like), like)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, value, like), generate
@@ -219,19 +235,7 @@ def loading_pairs(lanes: int) -> Any:
         kinds = types.UniTuple(Lanes(wide_type(like), lanes), 2)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind, size = context.get_data_type(like), context.get_abi_sizeof(context.get_data_type(like))
-            place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
-            both = builder.load(place, align=size)
-            if like == BFLOAT16:
-                # A pair is a float32's number of bits.
-                whole = ir.VectorType(ir.IntType(32), lanes)
-                pairs = builder.bitcast(both, whole)
-                halves = builder.shl(pairs, whole(16)), builder.and_(pairs, whole(0xFFFF0000))
-                single = ir.VectorType(ir.FloatType(), lanes)
-                found = [builder.bitcast(half, single) for half in halves]
-            else:
-                parts = (_places(range(first, 2 * lanes, 2)) for first in (0, 1))
-                found = [widened(builder, builder.shuffle_vector(both, both, part), like) for part in parts]
+            found = _pairs(context, builder, args[0], args[1], like, wide_type(like), lanes)
             return context.make_tuple(builder, kinds, found)
 
         return kinds(types.int64, types.int64, like), generate
@@ -244,12 +248,8 @@ def store_pairs(typing: Any, address: Any, index: Any, first: Any, second: Any, 
     """Write elements of ``first`` and ``second`` in turn."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, lanes = context.get_data_type(like), first.count
-        halves = args[2:4] if first.element == like else [narrowed(builder, half, like) for half in args[2:4]]
-        turns = [place for lane in range(lanes) for place in (lane, lanes + lane)]
-        both = builder.shuffle_vector(*halves, _places(turns))
-        place = _pointer(builder, args[0], args[1], kind, 2 * lanes)
-        builder.store(both, place, align=context.get_abi_sizeof(kind))
+        halves = [converted(builder, half, first.element, like) for half in args[2:4]]
+        _put(context, builder, args[0], args[1], _joined(builder, *halves), like)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, first, first, like), generate

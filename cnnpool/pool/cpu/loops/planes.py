@@ -21,7 +21,7 @@ from cnnpool.pool.cpu.loops.signatures import (
 )
 
 FEW, SOME = 4, 8
-_copy, _copy_few = copying(LANES), copying(FEW)
+_copy, _copy_few, _copy_one = copying(LANES), copying(FEW), copying(1)
 _part, _part_few, _join, _join_few = parting(SOME), parting(FEW), joining(SOME), joining(FEW)
 
 
@@ -32,72 +32,72 @@ def fill(target: Address, count: int, value: Number) -> None:
         write(target, t, value)
 
 
-@compiled
-def move(source: Address, i: int, target: Address, k: int, count: int, like: Number) -> None:
-    """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on; the last vector
-    overlaps the one before.
+@inlined
+def move(source: Address, i: int, target: Address, k: int, count: int, like: Number, to: Number) -> None:
+    """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on, from the type of
+    ``like`` to that of ``to``; the last vector overlaps the one before.
     """
     if count == LANES:
-        _copy(source, i, target, k, like)
+        _copy(source, i, target, k, like, to)
     elif count >= LANES:
         for t in range(0, count, LANES):
             t = min(t, count - LANES)
-            _copy(source, i + t, target, k + t, like)
+            _copy(source, i + t, target, k + t, like, to)
     elif count >= FEW:
         for t in range(0, count, FEW):
             t = min(t, count - FEW)
-            _copy_few(source, i + t, target, k + t, like)
+            _copy_few(source, i + t, target, k + t, like, to)
     else:
         for t in range(count):
-            write(target, k + t, read(source, i + t, like))
+            _copy_one(source, i + t, target, k + t, like, to)
 
 
-@compiled
+@inlined
 def deal(
     source: Address, i: int, width: int, target: Address, k: int, part: int, padding: int, stride: int,
-    like: Number,
+    like: Number, to: Number,
 ) -> None:  # fmt: skip
     """Deinterleave a row of ``source``: column w goes to part (w + padding) % stride of ``target``."""
     pairs, turn = width >> 1, padding & 1
     if stride == 1:
-        move(source, i, target, k + padding, width, like)
+        move(source, i, target, k + padding, width, like, to)
     elif stride > 2 or pairs < FEW:
         for w in range(padding, padding + width):
-            write(target, k + w % stride * part + w // stride, read(source, i + w - padding, like))
+            _copy_one(source, i + w - padding, target, k + w % stride * part + w // stride, like, to)
     else:
         even, odd = k + turn * part + (padding >> 1), k + (1 - turn) * part + (padding + 1 >> 1)
         for t in range(0, pairs if pairs >= SOME else 0, SOME):
             t = min(t, pairs - SOME)
-            _part(source, i + 2 * t, even + t, odd + t, target, like)
+            _part(source, i + 2 * t, even + t, odd + t, target, like, to)
         for t in range(0, 0 if pairs >= SOME else pairs, FEW):
             t = min(t, pairs - FEW)
-            _part_few(source, i + 2 * t, even + t, odd + t, target, like)
+            _part_few(source, i + 2 * t, even + t, odd + t, target, like, to)
         if width & 1:
-            write(target, even + pairs, read(source, i + width - 1, like))
+            _copy_one(source, i + width - 1, target, even + pairs, like, to)
 
 
-@compiled
+@inlined
 def gather(
     source: Address, i: int, part: int, target: Address, k: int, width: int, padding: int, stride: int,
-    like: Number,
+    like: Number, to: Number,
 ) -> None:  # fmt: skip
     """Interleave the parts of ``source`` to a row, the inverse of ``deal``."""
     pairs, turn = width >> 1, padding & 1
     if stride == 1:
-        move(source, i + padding, target, k, width, like)
+        move(source, i + padding, target, k, width, like, to)
     elif stride > 2 or pairs < FEW:
         for w in range(padding, padding + width):
-            write(target, k + w - padding, read(source, i + w % stride * part + w // stride, like))
+            _copy_one(source, i + w % stride * part + w // stride, target, k + w - padding, like, to)
     else:
         even, odd = i + turn * part + (padding >> 1), i + (1 - turn) * part + (padding + 1 >> 1)
         for t in range(0, pairs if pairs >= SOME else 0, SOME):
             t = min(t, pairs - SOME)
-            _join(source, even + t, odd + t, target, k + 2 * t, like)
+            _join(source, even + t, odd + t, target, k + 2 * t, like, to)
         for t in range(0, 0 if pairs >= SOME else pairs, FEW):
             t = min(t, pairs - FEW)
-            _join_few(source, even + t, odd + t, target, k + 2 * t, like)
+            _join_few(source, even + t, odd + t, target, k + 2 * t, like, to)
         if width & 1:
-            write(target, k + width - 1, read(source, even + pairs, like))
+            _copy_one(source, even + pairs, target, k + width - 1, like, to)
 
 
 @compiled
@@ -110,18 +110,18 @@ def origin(unit: int, of: Map) -> tuple[int, int]:
 
 
 @compiled
-def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number) -> None:
-    """Deal a plane of ``x`` into ``image``."""
+def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number, to: Number) -> None:
+    """Deal a plane of ``x`` into ``image``, of the type of ``to``."""
     (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
     (source, count), u, line = origin(unit, of), ph % sh, ph // sh
     for _ in range(height):
         target = u * sw * part + line * pitch * pixel
         if pixel == channels and (pixel == 1 or sw == 1):
-            deal(x, source, width * pixel, image, target, part, pw * pixel, sw, like)
+            deal(x, source, width * pixel, image, target, part, pw * pixel, sw, like, to)
         else:
             v, at = pw % sw, target + pw // sw * pixel
             for w in range(width):
-                move(x, source + w * channels, image, at + v * part, count, like)
+                move(x, source + w * channels, image, at + v * part, count, like, to)
                 v += 1
                 if v == sw:
                     v, at = 0, at + pixel
@@ -132,18 +132,18 @@ def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number
 
 
 @compiled
-def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Number) -> None:
+def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Number, to: Number) -> None:
     """Undo ``cut``."""
     (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
     (target, count), u, line = origin(unit, of), ph % sh, ph // sh
     for _ in range(height):
         source = u * sw * part + line * pitch * pixel
         if pixel == channels and (pixel == 1 or sw == 1):
-            gather(image, source, part, out, target, width * pixel, pw * pixel, sw, like)
+            gather(image, source, part, out, target, width * pixel, pw * pixel, sw, like, to)
         else:
             v, at = pw % sw, source + pw // sw * pixel
             for w in range(width):
-                move(image, at + v * part, out, target + w * channels, count, like)
+                move(image, at + v * part, out, target + w * channels, count, like, to)
                 v += 1
                 if v == sw:
                     v, at = 0, at + pixel
@@ -155,30 +155,34 @@ def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Nu
 
 @compiled
 def read_rows(
-    source: Address, unit: int, of: Map, target: Address, at: int, pitch: int, like: Number
+    source: Address, unit: int, of: Map, target: Address, at: int, pitch: int, like: Number, to: Number
 ) -> None:
     """Copy a plane to ``target`` from ``at`` on, its rows ``pitch`` pixels apart."""
     (height, width, pixel, channels), (begin, count) = of, origin(unit, of)
+    if pixel == channels and pitch == width:
+        height, width = 1, height * width
     for h in range(height):
         first, k = begin + h * width * channels, at + h * pitch * pixel
         if pixel == channels:
-            move(source, first, target, k, width * pixel, like)
+            move(source, first, target, k, width * pixel, like, to)
         else:
             for w in range(width):
-                move(source, first + w * channels, target, k + w * pixel, count, like)
+                move(source, first + w * channels, target, k + w * pixel, count, like, to)
 
 
 @compiled
 def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, like: Number) -> None:
     """Copy a plane to a map from rows that lie ``pitch`` pixels apart."""
     (height, width, pixel, channels), (begin, count) = of, origin(unit, of)
+    if pixel == channels and pitch == width:
+        height, width = 1, height * width
     for h in range(height):
         first, k = begin + h * width * channels, h * pitch * pixel
         if pixel == channels:
-            move(source, k, out, first, width * pixel, like)
+            move(source, k, out, first, width * pixel, like, like)
         else:
             for w in range(width):
-                move(source, k + w * pixel, out, first + w * channels, count, like)
+                move(source, k + w * pixel, out, first + w * channels, count, like, like)
 
 
 @compiled
@@ -221,7 +225,7 @@ def _across(image: Address, at: int, k: int, of: Map, grid: Grid, adding: bool, 
             for n in range(row, row + pixel):
                 write(image, k + n, added(read(image, k + n, like), read(image, at + n, like)))
         else:
-            move(image, row + at, image, row + k, pixel, like)
+            move(image, row + at, image, row + k, pixel, like, like)
         u += 1
         if u == sh:
             u, line = 0, line + 1
@@ -241,7 +245,7 @@ def fill_border(image: Address, of: Map, grid: Grid, border: Border, like: Numbe
             _line(read(row, 2 * e + 1, int64(0)), grid, pixel),
         )
         for v in range(sw):
-            move(image, at + v * part, image, k + v * part, pitch * pixel, like)
+            move(image, at + v * part, image, k + v * part, pitch * pixel, like, like)
 
 
 @compiled
