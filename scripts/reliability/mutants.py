@@ -3,11 +3,12 @@
 usage: python scripts/reliability/mutants.py [ROOM ...]
 
 Each change of mutants.yaml, or of those in the rooms named, replaces a piece of text in a clone of the last
-commit. Each time a fork of this process runs the tests of its room and of wiring that run the piece, those of
-`make test` first and the quickest of them first, or all of these where none runs it, up to the first failure;
-tests that fail with nothing changed are left out, and named.
-Outcomes are kept in build/mutants.json as they come: a change that has one there is not tried again. Prints
-one JSON object with the changes that no test sees, and those that only tests of `make test-rest` see.
+commit. A fork of this process runs the tests of its room, then those of wiring, that run the piece, or all of
+them where none does, the quickest first, up to the first failure: those of `make test`, and where none of
+these fails those of `make test-rest`. Tests that fail with nothing changed are left out, and named.
+Outcomes are kept in build/mutants.json as they come: at the same commit a change is not tried again, at
+another the test that noticed it is asked first. Prints one JSON object: of each room the changes, those
+noticed and those noticed by `make test`; the changes that only tests of `make test-rest` see, and none.
 """
 
 import hashlib
@@ -23,20 +24,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import lightning  # noqa: F401  # Imported for the forks; the package itself is not.
+import hydra  # noqa: F401  # These are imported for the forks; the package itself is not.
+import hypothesis  # noqa: F401
+import lightning  # noqa: F401
+import matplotlib.figure  # noqa: F401
 import numba  # noqa: F401
 import pytest
+import scipy.stats  # noqa: F401
 import torchvision  # noqa: F401
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants.json"
-PATIENCE_S, TRACED_S = 900, 36_000
+PATIENCE_S, TRACED_S = 300, 7_200
+LONG_AGO_S = 1_000_000_000
 FLAGS = ["-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+MARKS = {"quick": "not rest", "rest": "rest"}
 # Tests of clusters take minutes, and fail where two run at once.
 FLAGS += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
 
@@ -60,150 +68,173 @@ class Mutant:
         room = self.file.split("/")[1]
         return room if (ROOT / "tests" / room).is_dir() else "fit"
 
-    def place(self, root: Path = ROOT) -> int:
-        """Its first line in the file, from 1; a ValueError unless its text stands there once."""
-        text = (root / self.file).read_text("utf-8")
+    @cached_property
+    def lines(self) -> range:
+        """Numbers, from 1, of the lines that it takes; a ValueError unless the text is there once."""
+        text = (ROOT / self.file).read_text("utf-8")
         if text.count(self.old) != 1:
             raise ValueError(f"{self.file}: {self.old!r} stands {text.count(self.old)} times, not once")
-        return text[: text.index(self.old)].count("\n") + 1
-
-    @property
-    def lines(self) -> set[int]:
-        """Numbers of the lines that it takes."""
-        return set(range(first := self.place(), first + self.old.rstrip("\n").count("\n") + 1))
+        first = text[: text.index(self.old)].count("\n") + 1
+        return range(first, first + self.old.rstrip("\n").count("\n") + 1)
 
 
-def mutants(rooms: Sequence[str] = ()) -> list[Mutant]:
-    """Those of the list, or of ``rooms``; a ValueError for one whose text is not where it says."""
+def mutants() -> list[Mutant]:
+    """Those of the list; a ValueError for one whose text is not where it says."""
     listed = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
     every = [Mutant(file, **one) for file, own in listed.items() for one in own]
     lost = []
     for one in every:
         try:
-            one.place()
+            assert one.lines
         except (OSError, ValueError) as error:
             lost.append(str(error))
     if lost:
         raise ValueError("; ".join(lost))
-    return [one for one in every if not rooms or one.room in rooms]
+    return every
 
 
 def main(rooms: list[str]) -> None:
-    drawn = mutants(rooms)
+    every = mutants()
+    drawn = [one for one in every if not rooms or one.room in rooms]
     os.nice(10)
-    # A file that changes back within a second would be taken for unchanged.
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    sys.dont_write_bytecode = True
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"ran": {}, "outcomes": {}}
+    # So that the clone goes with it, and the tests that run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "clone")
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-        for room in dict.fromkeys(one.room for one in drawn):
-            own = [one for one in drawn if one.room == room and one.key not in kept["outcomes"]]
-            if own and room not in kept["ran"]:
-                outcome, kept["ran"][room] = tests_of(clone, own, [f"tests/{room}", "tests/wiring"])
-                if not kept["ran"][room]:
-                    sys.exit(f"tests/{room}: {outcome}, with nothing changed")
-                save(kept)
-            for one in own:
-                kept["outcomes"][one.key] = tried(clone, one, kept["ran"][room])
-                sys.stderr.write(f"{kept['outcomes'][one.key]}: {one.file}: {one.means}\n")
-                save(kept)
-    ends = {one: kept["outcomes"][one.key] for one in drawn}
-    rest, alive = (
-        [f"{one.file}: {one.means}" for one, end in ends.items() if end.startswith(kind)]
-        for kind in ("rest", ("alive", "late"))
+        commit, *files = git(clone, "rev-parse", "HEAD") + git(clone, "ls-files", "*.py")
+        if kept.get("commit") != commit:
+            before = kept.get("before", {}) | kept.get("ends", {})
+            kept = {"commit": commit, "before": before, "ran": {}, "ends": {}}
+        for file in files:
+            # Python knows by the time whether its bytecode is that of a file.
+            os.utime(clone / file, (LONG_AGO_S, LONG_AGO_S))
+        for kind, end in (("quick", None), ("rest", "slowly or not")):
+            for one in [one for one in drawn if kept["ends"].get(one.key) == end]:
+                suites = []
+                for room in dict.fromkeys((one.room, "wiring")):
+                    if f"{kind} {room}" not in kept["ran"]:
+                        watched = every if kind == "quick" else [m for m in every if m.key in kept["ends"]]
+                        ran = kept["ran"][f"{kind} {room}"] = run(clone, kind, [f"tests/{room}"], watched)[1]
+                        if not ran:
+                            sys.exit(f"tests/{room} do not end")
+                    suites.append(kept["ran"][f"{kind} {room}"])
+                found = tried(clone, kind, one, suites, kept["before"].get(one.key, ""))
+                kept["ends"][one.key] = found or ("slowly or not" if kind == "quick" else "missed")
+                sys.stderr.write(f"{kept['ends'][one.key]}: {one.file}: {one.means}\n")
+                KEPT.parent.mkdir(exist_ok=True)
+                part = KEPT.with_suffix(".part")
+                part.write_text(json.dumps(kept, indent=1))
+                part.replace(KEPT)
+    ends = {one: kept["ends"][one.key].partition(":")[0] for one in drawn}
+    by_room = {}
+    for room in dict.fromkeys(one.room for one in drawn):
+        own = [end for one, end in ends.items() if one.room == room]
+        by_room[room] = [len(own), len(own) - own.count("missed"), own.count("quick")]
+    changes, noticed, quickly = (sum(counts) for counts in zip(*by_room.values(), strict=True))
+    slowly, missed = (
+        [f"{one.file}: {one.means}" for one, end in ends.items() if end == kind]
+        for kind in ("rest", "missed")
     )
-    noticed = len(drawn) - len(alive)
-    found = {"changes": len(drawn), "noticed": noticed, "noticed quickly": noticed - len(rest)}
     unfit = sorted({test for ran in kept["ran"].values() for test in ran["unfit"]})
-    print(json.dumps({**found, "slowly": rest, "missed": alive, "tests that fail without": unfit}))
+    total = {"changes": changes, "noticed": noticed, "noticed quickly": quickly, "by room": by_room}
+    print(json.dumps({**total, "slowly": slowly, "missed": missed, "tests that fail without": unfit}))
 
 
-def save(kept: dict[str, Any]) -> None:
-    KEPT.parent.mkdir(exist_ok=True)
-    part = KEPT.with_suffix(".part")
-    part.write_text(json.dumps(kept, indent=1))
-    part.replace(KEPT)
+def git(clone: Path, *words: str) -> list[str]:
+    return subprocess.run(
+        ["git", "-C", clone, *words], check=True, capture_output=True, text=True
+    ).stdout.split()
 
 
-def tried(clone: Path, mutant: Mutant, ran: dict[str, Any]) -> str:
-    """How the tests end with the change: ``quick: TEST`` or ``rest: TEST`` that notices it, late or alive."""
+def tried(clone: Path, kind: str, mutant: Mutant, suites: Sequence[dict[str, Any]], before: str) -> str:
+    """``KIND: TEST``, the test of ``suites`` that notices the change, or nothing."""
     path = clone / mutant.file
     text = path.read_text("utf-8")
-    reach = {test for line in mutant.lines for test in ran["reach"].get(f"{mutant.file}:{line}", [])}
-    # Of what a fixture ran any test of its file may be the judge.
-    own = [test for test in ran["took"] if reach & {test, test.partition("::")[0]}]
-    order = sorted(own or ran["took"], key=ran["took"].get)
+    orders = []
+    for ran in suites:
+        reach = {test for line in mutant.lines for test in ran["reach"].get(f"{mutant.file}:{line}", [])}
+        # Of what a fixture ran any test of its file may be the judge.
+        own = [test for test in ran["took"] if reach & {test, test.partition("::")[0]}]
+        orders.append(sorted(own, key=ran["took"].get))
+    if not any(orders):
+        orders = [sorted(ran["took"], key=ran["took"].get) for ran in suites]
+    first = before.partition(": ")[2]
+    orders = [[first]] * any(first in order for order in orders) + orders
     path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
     try:
-        return run(clone, order, None)[0]
+        return next(filter(None, (run(clone, kind, order)[0] for order in orders if order)), "")
     finally:
         path.write_text(text, "utf-8")
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
 
 
-def tests_of(clone: Path, own: Sequence[Mutant], tests: list[str]) -> tuple[str, dict[str, Any]]:
-    """The tests of ``tests`` that run each line of ``own``, whether each is of the rest, and its seconds."""
-    watched: dict[str, set[int]] = defaultdict(set)
-    for one in own:
-        watched[one.file] |= one.lines
-    return run(clone, tests, watched)
-
-
-def run(clone: Path, tests: list[str], watched: dict[str, set[int]] | None) -> tuple[str, dict[str, Any]]:
-    """How ``tests`` end in ``clone``, in a fork that has a process group of its own; what they ran."""
+def run(
+    clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = ()
+) -> tuple[str, dict[str, Any]]:
+    """What failed first of ``tests``, in a process group of its own; who ran lines of ``watched``."""
     told, tell = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if not child:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(2, 1)
         os.chdir(clone)
         sys.path.insert(0, str(clone))
         os.environ["PYTHONPATH"] = str(clone)
-        signal.alarm(PATIENCE_S if watched is None else TRACED_S)
+        if not watched:
+            os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+            sys.dont_write_bytecode = True
+        signal.alarm(TRACED_S if watched else PATIENCE_S)
         plugin = Ran(clone, tests, watched)
-        status = pytest.main([*FLAGS, *([] if watched else ["-x"]), *tests], [plugin])
-        failed = plugin.failed or (f"rest: pytest ended with {int(status)}" if status else "alive")
+        status = pytest.main([*FLAGS, "-m", MARKS[kind], *([] if watched else ["-x"]), *tests], [plugin])
+        # None of the tests that are asked for may be of the kind.
+        failed = plugin.failed or (f"pytest ended with {int(status)}" if status not in (0, 5) else "")
         fit = {test: took for test, took in plugin.took.items() if test not in plugin.unfit}
         reach = {line: sorted(ran) for line, ran in plugin.ran.items()}
-        tell.send((failed, {"reach": reach, "took": fit, "unfit": sorted(plugin.unfit)}))
+        tell.send(
+            (failed and f"{kind}: {failed}", {"reach": reach, "took": fit, "unfit": sorted(plugin.unfit)})
+        )
         os._exit(0)
     tell.close()
-    found: tuple[str, dict[str, Any]] = ("late", {})
-    with suppress(EOFError):
-        found = told.recv()
-    os.waitpid(child, 0)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+    found: tuple[str, dict[str, Any]] = ("", {})
+    try:
+        with suppress(EOFError):
+            found = told.recv()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     return found
 
 
 class Ran:
     """Runs ``tests`` in their order; notes who ran each line of ``watched``, and which failed first."""
 
-    def __init__(self, clone: Path, tests: list[str], watched: dict[str, set[int]] | None) -> None:
-        self.watched = {str(clone / file): (file, lines) for file, lines in (watched or {}).items()}
+    def __init__(self, clone: Path, tests: list[str], watched: Sequence[Mutant]) -> None:
+        self.watched: dict[str, tuple[str, set[int]]] = {}
+        for one in watched:
+            self.watched.setdefault(str(clone / one.file), (one.file, set()))[1].update(one.lines)
         self.places = {test: place for place, test in enumerate(tests)}
         self.test, self.failed = "", ""
         self.ran: dict[str, set[str]] = defaultdict(set)
-        self.took: dict[str, tuple[bool, float]] = {}
+        self.took: dict[str, float] = defaultdict(float)
         self.unfit: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda one: self.places.get(one.nodeid, len(self.places)))
-        self.took = {one.nodeid: (one.get_closest_marker("rest") is not None, 0.0) for one in items}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and not self.failed:
-            self.failed = f"quick: {report.nodeid}"
+            self.failed = report.nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        rest, seconds = self.took[report.nodeid]
-        self.took[report.nodeid] = rest, seconds + report.duration
+        self.took[report.nodeid] += report.duration
         if report.failed:
             self.unfit.add(report.nodeid)
-            self.failed = self.failed or f"{'rest' if rest else 'quick'}: {report.nodeid}"
+            self.failed = self.failed or report.nodeid
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid.partition("::")[0]

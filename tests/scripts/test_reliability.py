@@ -118,27 +118,28 @@ def test_every_change_of_meaning_stands_once_where_the_list_says():
     assert len(found) >= 200 and len({one.key for one in found}) == len(found)
     assert {"fit", "data", "probe", "report", "choose", "pool", "readout"} <= {one.room for one in found}
     with pytest.raises(ValueError, match="'nowhere' stands 0 times, not once"):
-        mutants.Mutant("cnnpool/training.py", "nowhere", "", "").place()
+        assert mutants.Mutant("cnnpool/training.py", "nowhere", "", "").lines
 
 
 def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(tmp_path, monkeypatch):
-    one = mutants.mutants(["fit"])[0]
+    one = mutants.mutants()[0]
     path, seen = tmp_path / one.file, []
     path.parent.mkdir()
     path.write_text(text := (ROOT / one.file).read_text())
-    monkeypatch.setattr(mutants, "run", lambda clone, tests, _: (seen.append((tests, path.read_text())), {}))
-    took = {
-        "t.py::slow": [True, 0.1],
-        "t.py::late": [False, 2.0],
-        "t.py::soon": [False, 1.0],
-        "u.py::x": [False, 0],
-    }
-    for reach, tests in (
-        ("t.py", ["t.py::soon", "t.py::late", "t.py::slow"]),
-        ("t.py::late", ["t.py::late"]),
+    monkeypatch.setattr(
+        mutants, "run", lambda clone, kind, tests: (seen.append((tests, path.read_text())), {})
+    )
+    took = {"t.py::late": 2.0, "t.py::soon": 1.0, "u.py::x": 0.0}
+    for reach, before, tests in (
+        (["t.py"], "", [["t.py::soon", "t.py::late"]]),
+        (["t.py::late"], "quick: t.py::gone", [["t.py::late"]]),
+        (["t.py"], "quick: t.py::late", [["t.py::late"], ["t.py::soon", "t.py::late"]]),
+        ([], "", [["u.py::x", "t.py::soon", "t.py::late"]]),
     ):
-        mutants.tried(tmp_path, one, {"took": took, "reach": {f"{one.file}:{min(one.lines)}": [reach]}})
-        assert seen.pop() == (tests, text.replace(one.old, one.new))
+        ran = {"took": took, "reach": {f"{one.file}:{min(one.lines)}": reach}}
+        assert mutants.tried(tmp_path, "quick", one, [ran], before) == ""
+        assert seen == [(order, text.replace(one.old, one.new)) for order in tests]
+        seen.clear()
     assert path.read_text() == text
 
 
