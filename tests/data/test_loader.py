@@ -133,6 +133,17 @@ def test_the_augmentation_of_an_image_depends_on_seed_epoch_and_its_index_alone(
         assert sum(torch.equal(other[label], image) for label, image in whole.items()) < 20
 
 
+def test_order_and_mixing_depend_on_seed_and_epoch():
+    def made(epoch, seed=0):
+        batches = loader(split(8), batch_size=8, shuffle=True, seed=seed, mixup=1.0, num_classes=8, **PLAIN)
+        batches.sampler.set_epoch(epoch)
+        _, shares = batches.dataset.__getitems__([(epoch, 3), (epoch, 5)])
+        return tuple(index for _, index in batches.sampler), shares.max().item()
+
+    found = [made(0), made(1), made(0, seed=1)]
+    assert all(len(set(kind)) == 3 for kind in zip(*found, strict=True)) and made(1) == found[1]
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_shards_share_out_the_images(world):
     shards = [loader(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]

@@ -129,18 +129,17 @@ def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(tm
     monkeypatch.setattr(
         mutants, "run", lambda clone, kind, tests: (seen.append((tests, path.read_text())), {})
     )
+    assert mutants.tried(tmp_path, "quick", one, [["t.py::a"], [], ["t.py::b"]]) == ""
+    assert seen == [([test], text.replace(one.old, one.new)) for test in ("t.py::a", "t.py::b")]
+    assert path.read_text() == text
     took = {"t.py::late": 2.0, "t.py::soon": 1.0, "u.py::x": 0.0}
-    for reach, before, tests in (
-        (["t.py"], "", [["t.py::soon", "t.py::late"]]),
-        (["t.py::late"], "quick: t.py::gone", [["t.py::late"]]),
-        (["t.py"], "quick: t.py::late", [["t.py::late"], ["t.py::soon", "t.py::late"]]),
-        ([], "", [["u.py::x", "t.py::soon", "t.py::late"]]),
+    for reach, order in (
+        (["t.py"], ["t.py::soon", "t.py::late"]),
+        (["t.py::late"], ["t.py::late"]),
+        ([], ["u.py::x", "t.py::soon", "t.py::late"]),
     ):
         ran = {"took": took, "reach": {f"{one.file}:{min(one.lines)}": reach}}
-        assert mutants.tried(tmp_path, "quick", one, [ran], before) == ""
-        assert seen == [(order, text.replace(one.old, one.new)) for order in tests]
-        seen.clear()
-    assert path.read_text() == text
+        assert mutants.orders(one, [ran]) == [order]
 
 
 def test_what_is_deleted_is_of_functions_and_neither_docstring_nor_import():

@@ -1,0 +1,61 @@
+"""What a checkpoint knows of a training, with a stand-in for the Trainer."""
+
+from types import SimpleNamespace
+
+import pytest
+from torch import nn
+
+from cnnpool.fit import Classifier
+from cnnpool.fit.checkpoints import Checkpoints
+
+
+@pytest.fixture
+def epochs(tmp_path, monkeypatch):
+    """A function: epochs end with these validation accuracies; the epochs of best.ckpt, and of an end."""
+    monkeypatch.setattr(Checkpoints, "_check", lambda *_: None)
+    signals = SimpleNamespace(pending=0, install=lambda: None)
+
+    def train(accuracies, state=None, ask_at=99, first=0, **options):
+        best, ended = [], []
+        saving = Checkpoints(tmp_path, "", None, signals)
+        module = Classifier(model=nn.Flatten())
+        trainer = SimpleNamespace(world_size=1, is_global_zero=False, should_stop=False, min_epochs=None)
+        vars(trainer).update({"enable_validation": True, **options})
+        trainer.save_checkpoint = lambda path, weights_only: best.append(epoch) if weights_only else None
+        if state:
+            saving.load_state_dict(state)
+        saving.on_train_start(trainer, module)
+        for epoch, accuracy in enumerate(accuracies, first):
+            trainer.current_epoch = epoch
+            trainer.should_stop |= epoch >= ask_at
+            module.latest = {} if accuracy is None else {"val": {"accuracy": accuracy}}
+            saving.on_train_epoch_end(trainer, module)
+            ended += [epoch] * saving.stopped
+        return best, ended, saving.state_dict()
+
+    return train
+
+
+def test_the_best_epoch_is_the_first_of_the_most_accurate_also_after_a_restart(epochs):
+    best, _, state = epochs([0.0, 0.5, 0.4, 0.7, 0.7, 0.6])
+    assert best == [0, 1, 3]
+    assert epochs([0.6, 0.7, 0.8], state)[0] == [2]
+
+
+def test_without_validation_the_last_epoch_is_the_best_and_an_unvalidated_one_is_not(epochs):
+    assert epochs([None] * 3, enable_validation=False)[0] == [0, 1, 2]
+    assert epochs([0.5, None, 0.6])[0] == [0, 2]
+
+
+def test_an_early_stop_holds_from_the_epoch_that_asks_or_the_least_one_also_after_a_restart(epochs):
+    assert epochs([0.5] * 4, ask_at=2)[1] == [2, 3]
+    _, ended, state = epochs([0.5] * 2, ask_at=1, min_epochs=3)
+    assert ended == [] and state["asked"]
+    assert epochs([0.5], state, first=2, min_epochs=3)[1] == [2]
+
+
+def test_speed_counts_the_images_of_all_devices(tmp_path):
+    saving = Checkpoints(tmp_path, "", None, SimpleNamespace())
+    trainer = SimpleNamespace(world_size=2, num_training_batches=1)
+    saving.on_train_batch_end(trainer, Classifier(model=nn.Flatten()), None, [range(8)], 0)
+    assert saving.images == 16

@@ -1,0 +1,37 @@
+"""Which images the probes of a run look at."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cnnpool import data
+from cnnpool.fit.results import looked_at, measure, measuring, sample
+from cnnpool.probe import GradientRouting
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return [data.build("digits", seed=seed, limit=400, batch_size=64) for seed in (0, 1)]
+
+
+def test_a_sample_is_the_same_of_all_seeds_and_its_first_images_are_of_all_classes(sets):
+    one, other = (sample(each, each.test, 20).labels for each in sets)
+    assert torch.equal(one, other) and set(one[:15].tolist()) == set(range(10))
+
+
+def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images(sets):
+    dataset, seen = sets[0], []
+    last = SimpleNamespace(section="x", measure=lambda net, stages, images, *rest: seen.append(images))
+    network = torch.nn.Flatten()
+    network.stages = {}
+    run = SimpleNamespace(dataset=dataset, network=network, probes={"x": last})
+    measure(run, torch.device("cpu"))
+    assert torch.equal(seen[0], sample(dataset, dataset.test).images)
+    run.probes = {"gradient": GradientRouting(samples=8, every_epochs=1)}
+    (callback,) = measuring(run)
+    assert torch.equal(callback.batch.images, sample(dataset, dataset.val, 8).images)
+
+
+def test_as_many_images_are_sampled_as_the_probe_of_most_takes():
+    assert looked_at([SimpleNamespace(samples=n, stage_samples=2) for n in (8, 32, 16)]) == 32
