@@ -209,6 +209,31 @@ def test_a_convolution_whose_activation_cannot_be_followed_is_swapped_as_ever(ru
     assert ("follows conv at once" in caplog.text) == (run is shared_and_branched)
 
 
+class Sized(Block):
+    """Returns its activation's map, which it also reads."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.read = y.mean()
+        return y
+
+
+def into_a_stage(net, x):
+    return net.stage(F.relu(net.norm(net.conv(x))))
+
+
+@pytest.mark.parametrize("run", [in_a_block, into_a_stage])
+def test_no_operator_stands_around_a_module_that_reads_the_map_or_is_a_stage(run, caplog):
+    torch.manual_seed(0)
+    model, x = Net(run, block=Sized(), stage=nn.Conv2d(4, 4, 3, 2, 1)).eval(), torch.randn(2, 3, 16, 16)
+    expected = model(x)
+    changes = cnnpool.swap(model, "subsample", example=x, after="activation")
+    conv = "block.conv" if run is in_a_block else "conv"
+    assert [change.name for change in changes] == ([conv] if run is in_a_block else [conv, "stage"])
+    assert_close(model(x), expected, rtol=0, atol=1e-6)
+    assert f"follows {conv} at once" in caplog.text
+
+
 def test_a_refused_swap_behind_activations_leaves_the_network_alone():
     model, x = Net(in_a_block, block=Block()), torch.randn(1, 3, 8, 8)
     before = repr(model)
