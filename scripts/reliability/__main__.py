@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from scipy.stats import binomtest
 
 from cnnpool import tables
 from cnnpool.system.hardware import commit, processor
@@ -35,7 +34,6 @@ MEASUREMENTS = {
     "configuration": ["scripts/reliability/fuzz_configuration.py 1000"],
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "same": ["scripts/reliability/same_against_same.py 200"],
-    "deletions": ["scripts/reliability/deletions.py"],
     "mutants": ["scripts/reliability/mutants.py"],
 }
 ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
@@ -72,10 +70,10 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"{r['better']}, {r['worse']} of {r['comparisons']} (chance allows "
         f"{r['most that chance allows of either']}); {r['difference from itself']:g}",
     ),
-    "deletions": lambda r: _deletions(r),
     "mutants": lambda r: (
         "a change of what the program means: noticed by the tests, by those of `make test` alone",
-        f"{r['noticed']}, {r['noticed quickly']} of {r['changes']}",
+        f"{r['noticed']}, {r['noticed quickly']} of {r['changes']} "
+        f"({_share(r, 'noticed')}, {_share(r, 'noticed quickly')} %)",
     ),
 }
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -132,12 +130,8 @@ def _sweep(what: str, r: Mapping) -> tuple[str, str]:
     )
 
 
-def _deletions(r: Mapping) -> tuple[str, str]:
-    low, high = binomtest(r["noticed"], r["deleted"]).proportion_ci()
-    return (
-        "a statement of the training's code deleted: noticed by the tests (95 % interval)",
-        f"{r['noticed']} of {r['deleted']} ({100 * low:.1f} to {100 * high:.1f} %)",
-    )
+def _share(r: Mapping, what: str) -> str:
+    return f"{100 * r[what] / r['changes']:.0f}"
 
 
 def page(kept: Mapping[str, Mapping], text: str) -> str:
@@ -153,6 +147,11 @@ def page(kept: Mapping[str, Mapping], text: str) -> str:
     every = [one for parts in kept.values() for one in parts.values()]
     made = sorted({f"{one['processor']}, Python {one['python']}, torch {one['torch']}" for one in every})
     table = _table(("figure", "reached", "command", "commit, date"), rows)
+    if "mutants" in kept:
+        counts = total(kept["mutants"])["by room"]
+        rows = [(room, *map(str, own)) for room, own in counts.items()]
+        headers = ("room of the tests", "changes of meaning", "noticed", "noticed by `make test`")
+        table += f"\n\n{_table(headers, rows)}"
     before, after = text.split(START)[0], text.split(END)[1]
     return f"{before}{START}\n\n{table}\n\nOne thread each, on: {'; '.join(made)}.\n\n{END}{after}"
 

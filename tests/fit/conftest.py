@@ -9,7 +9,7 @@ import torch
 
 import cnnpool
 from cnnpool.recipe import Recipe, TensorBoard
-from cnnpool.training import train
+from cnnpool.training import prepare, train
 
 PROBES = {
     "gradient": {"samples": 16},
@@ -23,15 +23,13 @@ TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|content_sha256)$")
 COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}
 
 
-def run(
-    out,
+def settings_of(
     *,
     seed=0,
     probes=PROBES,
     operator="max",
     batch_size=64,
     limit=256,
-    log=(TENSORBOARD,),
     images=None,
     model=None,
     readout="gap",
@@ -39,7 +37,7 @@ def run(
     callbacks=None,
     **options,
 ):
-    """(results, network) of a run in ``out``: the network is that of its last checkpoint."""
+    """(settings, recipe, name) of a short run."""
     fit = {"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options
     model = model or {"name": "convnet", "width": 4, "dropout": 0.1}
     source = {"name": "digits", "limit": limit, "batch_size": batch_size, "shift": 1} | (images or {})
@@ -49,8 +47,20 @@ def run(
         "callback": callbacks or {}
     }  # fmt: skip
     name = f"{source['name']}/{model['name']}/{operator}/seed{seed}"
-    results = train(settings, Recipe(**fit), out, name, [], log)
+    return settings, Recipe(**fit), name
+
+
+def run(out, *, log=(TENSORBOARD,), **options):
+    """(results, network) of a run in ``out``: the network is that of its last checkpoint."""
+    settings, recipe, name = settings_of(**options)
+    results = train(settings, recipe, out, name, [], log)
     return results, cnnpool.load(out).model.train()
+
+
+def prepared(out, **options):
+    """The ``Run`` of the same options, before its first step."""
+    settings, recipe, name = settings_of(**options)
+    return prepare(settings, recipe, out, name, [], None)
 
 
 def same(a, b):
@@ -79,4 +89,6 @@ def results(out):
 @pytest.fixture(scope="session")
 def runs():
     """The functions of this file: tests are no package to import them from."""
-    return SimpleNamespace(run=run, same=same, metrics=metrics, results=results, probes=PROBES | COST)
+    return SimpleNamespace(
+        run=run, prepared=prepared, same=same, metrics=metrics, results=results, probes=PROBES | COST
+    )

@@ -199,12 +199,17 @@ def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp
     digits, counted = cnnpool.datamodule("digits", limit=256), quiet_trainer(max_steps=3)
     counted.fit(given := cnnpool.classifier("pool=max"), datamodule=digits)
     assert given.total_steps == 3
+    quiet_trainer(max_epochs=1, accumulate_grad_batches=3).fit(given, datamodule=digits)
+    assert given.steps == 3 + given.total_steps and given.total_steps == -(
+        -given.trainer.num_training_batches // 3
+    )
     with pytest.raises(ValueError, match="give the Trainer max_epochs or max_steps"):
         quiet_trainer(max_epochs=-1, max_time="00:00:00:01").fit(given, datamodule=digits)
     theirs.save_checkpoint(tmp_path / "own.ckpt")
     with pytest.raises(ValueError, match="was made from a module object: pass that as model="):
         Classifier.load_from_checkpoint(tmp_path / "own.ckpt")
-    loaded = Classifier.load_from_checkpoint(tmp_path / "own.ckpt", model=network)
+    loaded = Classifier.load_from_checkpoint(tmp_path / "own.ckpt", model=network.train())
+    assert not loaded.training and not network.training
     with pytest.raises(ValueError, match="does not know how its images are normalised: give data="):
         loaded.predict(torch.rand(1, 2, 2))
 

@@ -1,4 +1,4 @@
-"""Which images the probes of a run look at."""
+"""Which images a run measures, and how they are normalised."""
 
 from types import SimpleNamespace
 
@@ -8,6 +8,7 @@ import torch
 from cnnpool import data
 from cnnpool.fit.results import looked_at, measure, measuring, sample
 from cnnpool.probe import GradientRouting
+from cnnpool.training import normalised
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +36,9 @@ def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images
 
 def test_as_many_images_are_sampled_as_the_probe_of_most_takes():
     assert looked_at([SimpleNamespace(samples=n, stage_samples=2) for n in (8, 32, 16)]) == 32
+
+
+def test_grey_images_are_normalised_by_the_mean_over_the_channels_of_published_weights(sets):
+    weights = SimpleNamespace(loaded=SimpleNamespace(mean=(0.25, 0.5, 0.75), std=(0.5, 0.5, 0.125)))
+    grey = normalised(sets[0], weights)
+    assert grey.mean == (0.5,) and grey.std == (0.375,)
