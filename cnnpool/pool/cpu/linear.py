@@ -79,10 +79,10 @@ def sum_last(
     """Rows ``start`` to ``stop`` of all samples' results, in place."""
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
-        at = line // rows * height * width * channels
+        at, row = line // rows * height * width * channels, line % rows
         for c in range(columns):
             target = (line * columns + c) * channels
-            _weigh(x, at, cells, line % rows, c, 0, y, target, channels, total, like, like)
+            _weigh(x, at, cells, row, c, 0, y, target, channels, total, like, like)
 
 
 @compiled
@@ -161,14 +161,16 @@ _sums_of_four, _adjoint_of_four = _tiled(FEW)
 def _forward_tiles(
     start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, weight: Number, like: Number
 ) -> None:
-    """Rows of tiles of contiguous maps, ``start`` to ``stop``, of at least ``FEW``."""
+    """Contiguous maps with rows of at least ``FEW`` tiles, planes ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
-    for row in range(start, stop):
-        at, out = (row // rows * height + row % rows * 2) * width, row * columns
-        if columns >= SOME:
-            _sums_of_eight(x, at, width, y, out, columns, weight, like)
-        else:
-            _sums_of_four(x, at, width, y, out, columns, weight, like)
+    for plane in range(start, stop):
+        at, out = plane * height * width, plane * rows * columns
+        for _ in range(rows):
+            if columns >= SOME:
+                _sums_of_eight(x, at, width, y, out, columns, weight, like)
+            else:
+                _sums_of_four(x, at, width, y, out, columns, weight, like)
+            at, out = at + 2 * width, out + columns
 
 
 @compiled
@@ -176,15 +178,17 @@ def _adjoint_tiles(
     start: int, stop: int, grad: Address, out: Address, size: Pair, out_size: Pair, weight: Number,
     like: Number,
 ) -> None:  # fmt: skip
-    """Gradients of the same rows."""
+    """Gradients of the same planes."""
     (height, width), (rows, columns) = size, out_size
-    for row in range(start, stop):
-        at, target = row * columns, (row // rows * height + row % rows * 2) * width
-        if columns >= SOME:
-            _adjoint_of_eight(grad, at, out, target, width, columns, weight, like)
-        else:
-            _adjoint_of_four(grad, at, out, target, width, columns, weight, like)
-        clear_edges(out, row, size, out_size, like)
+    for plane in range(start, stop):
+        at, target = plane * rows * columns, plane * height * width
+        for _ in range(rows):
+            if columns >= SOME:
+                _adjoint_of_eight(grad, at, out, target, width, columns, weight, like)
+            else:
+                _adjoint_of_four(grad, at, out, target, width, columns, weight, like)
+            at, target = at + columns, target + 2 * width
+        clear_edges(out, plane, size, like)
 
 
 Linear = Averaging | Blurring
@@ -239,7 +243,7 @@ def plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> Pl
     if are_tiles(axes) and not last and isinstance(linear, Averaging):
         kernel = _adjoint_tiles if adjoint else _forward_tiles
         rest = size, out_size, scalar(weights[0][0] * weights[1][0], wide), numbers[1]
-        return Plan(kernel, result, channels * out_size[0], 0, rest, ())
+        return Plan(kernel, result, channels, 0, rest, ())
     units = -(-channels // LANES) if last else channels
     cut = planes(axes, channels, last)
     return _plan_of_planes(linear, cut, weights, factors, adjoint, dtype, units)

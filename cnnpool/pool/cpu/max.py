@@ -154,10 +154,10 @@ def max_last(
     """Rows ``start`` to ``stop`` of all samples' outputs, in place."""
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
-        at = line // rows * height * width * channels
+        at, row = line // rows * height * width * channels, line % rows
         for c in range(columns):
             out = (line * columns + c) * channels
-            _best(x, at, cells, line % rows, c, 0, y, winners, out, channels, lowest)
+            _best(x, at, cells, row, c, 0, y, winners, out, channels, lowest)
 
 
 @compiled
@@ -168,14 +168,14 @@ def unpool_last(
     """Rows ``start`` to ``stop`` of all samples' inputs, in place."""
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
-        at = line // height * rows * columns * channels
+        at, row = line // height * rows * columns * channels, line % height
         for w in range(width):
             target = (line * width + w) * channels
-            begin, end, _ = cells_of(cells, line % height, w)
+            begin, end, _ = cells_of(cells, row, w)
             if end - begin == 1:
-                _given_once(grad, winners, at, cells, line % height, w, out, target, channels, like)
+                _given_once(grad, winners, at, cells, row, w, out, target, channels, like)
             else:
-                _given(grad, winners, at, cells, line % height, w, out, target, channels, total, like)
+                _given(grad, winners, at, cells, row, w, out, target, channels, total, like)
 
 
 def _tiled(lanes: int) -> tuple[Any, Any]:
@@ -229,14 +229,16 @@ _best_of_four, _given_to_four = _tiled(FEW)
 def _forward_tiles(
     start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair, like: Number
 ) -> None:
-    """Rows of tiles of contiguous maps, ``start`` to ``stop``, of at least ``FEW``."""
+    """Contiguous maps with rows of at least ``FEW`` tiles, planes ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
-    for row in range(start, stop):
-        at, out = (row // rows * height + row % rows * 2) * width, row * columns
-        if columns >= SOME:
-            _best_of_eight(x, at, width, y, winners, out, columns, like)
-        else:
-            _best_of_four(x, at, width, y, winners, out, columns, like)
+    for plane in range(start, stop):
+        at, out = plane * height * width, plane * rows * columns
+        for _ in range(rows):
+            if columns >= SOME:
+                _best_of_eight(x, at, width, y, winners, out, columns, like)
+            else:
+                _best_of_four(x, at, width, y, winners, out, columns, like)
+            at, out = at + 2 * width, out + columns
 
 
 @compiled
@@ -244,15 +246,17 @@ def _backward_tiles(
     start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
     zero: Number,
 ) -> None:  # fmt: skip
-    """Gradients of the same rows; pixels outside of all tiles get none."""
+    """Gradients of the same planes; pixels outside of all tiles get none."""
     (height, width), (rows, columns) = size, out_size
-    for row in range(start, stop):
-        at, target = row * columns, (row // rows * height + row % rows * 2) * width
-        if columns >= SOME:
-            _given_to_eight(grad, winners, at, out, target, width, columns, zero)
-        else:
-            _given_to_four(grad, winners, at, out, target, width, columns, zero)
-        clear_edges(out, row, size, out_size, zero)
+    for plane in range(start, stop):
+        at, target = plane * rows * columns, plane * height * width
+        for _ in range(rows):
+            if columns >= SOME:
+                _given_to_eight(grad, winners, at, out, target, width, columns, zero)
+            else:
+                _given_to_four(grad, winners, at, out, target, width, columns, zero)
+            at, target = at + columns, target + 2 * width
+        clear_edges(out, plane, size, zero)
 
 
 def axes_of(window: Window, size: tuple[int, ...]) -> tuple[Axis, Axis]:
@@ -277,7 +281,7 @@ def plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype,
         return Plan(kernel, result, result[0], 0, rest, (cells,))
     if are_tiles(axes) and not last:
         kernel = _backward_tiles if adjoint else _forward_tiles
-        return Plan(kernel, result, channels * out_size[0], 0, (size, out_size, numbers[-1]), ())
+        return Plan(kernel, result, channels, 0, (size, out_size, numbers[-1]), ())
     cut, item = planes(axes, channels, last), dtype.itemsize
     units = -(-channels // cut.pixel) if last else channels
     if not adjoint:

@@ -349,8 +349,13 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
 def _numbers(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     scale = log(2) if how.kind == SOFT else 1.0
     if not isinstance(number, Tensor):
-        return table([float(number) / scale], wide_of(x))
+        return _one(float(number) / scale, wide_of(x))
     return number.contiguous() / scale
+
+
+@lru_cache(maxsize=256)
+def _one(number: float, dtype: torch.dtype) -> Tensor:
+    return table([number], dtype)
 
 
 def _ready(x: Tensor, numbers: Tensor) -> tuple[Tensor, bool]:
@@ -384,13 +389,13 @@ def backward(
     out, count, units = empty_like(x), numbers.numel(), x.shape[0] * plan.units
     if plan.kernel is _backward_last and how.window.leaves_out(*x.shape[2:]):
         out.zero_()
-    slots = torch.zeros(max(units, count) if learnt else 0, dtype=wide_of(x), device=CPU)
-    memory = x.data_ptr(), grad.data_ptr(), out.data_ptr(), slots.data_ptr() if learnt else 0
+    slots = torch.zeros(max(units, count), dtype=wide_of(x), device=CPU) if learnt else None
+    memory = x.data_ptr(), grad.data_ptr(), out.data_ptr(), 0 if slots is None else slots.data_ptr()
     numbers_rule = count, rule, scalar(log(2), wide_of(x)), not how.window.overlaps
     rest = numbers.data_ptr(), *plan.rest, *numbers_rule, scalar(0.0, x.dtype), nothing
     share(plan.kernel, units, 2 * x.nbytes + grad.nbytes, *memory, *rest, scratch=plan.scratch)
     out = out.contiguous(memory_format=stated)
-    if not learnt or not isinstance(number, Tensor):
+    if slots is None or not isinstance(number, Tensor):
         return out, None
     slope = (slots.view(-1, count).sum(0) if count > 1 else slots.sum()).view(number.shape)
     return out, slope if how.kind == SOFT else slope * log(2)

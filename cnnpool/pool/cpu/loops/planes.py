@@ -104,6 +104,9 @@ def gather(
 def origin(unit: int, of: Map) -> tuple[int, int]:
     """Where a plane begins in a map, and the numbers of a pixel that it has."""
     height, width, pixel, channels = of
+    # Divisions take as long as pooling a few rows.
+    if pixel == channels:
+        return unit * height * width * pixel, pixel
     groups = -(-channels // pixel)
     first = unit % groups * pixel
     return unit // groups * height * width * channels + first, min(pixel, channels - first)
@@ -186,16 +189,14 @@ def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, li
 
 
 @compiled
-def clear_edges(out: Address, row: int, size: Pair, out_size: Pair, zero: Number) -> None:
-    """Write zeros to the pixels to the right of and below a row of 2x2 tiles that no tile covers."""
-    (height, width), (rows, _) = size, out_size
-    at = (row // rows * height + row % rows * 2) * width
-    if width & 1:
-        write(out, at + width - 1, zero)
-        write(out, at + 2 * width - 1, zero)
-    if height & 1 and row % rows == rows - 1:
-        for w in range(width):
-            write(out, at + 2 * width + w, zero)
+def clear_edges(out: Address, plane: int, size: Pair, zero: Number) -> None:
+    """Write zeros to the pixels to the right of and below all 2x2 tiles of a plane."""
+    height, width = size
+    at = plane * height * width
+    for row in range(1, height + 1 if width & 1 else 0):
+        write(out, at + row * width - 1, zero)
+    for w in range((height - 1) * width, height * width if height & 1 else 0):
+        write(out, at + w, zero)
 
 
 @inlined
