@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.foreign import Names, Value, logged, read
+from cnnpool.report.foreign import Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
 from cnnpool.report.runs import Run, find, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
@@ -37,10 +37,10 @@ def main(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
-            value = Value(arguments.best, arguments.mean_of_last)
-            metric, by, where = keys_of(arguments.metric), keys_of(arguments.by), arguments.where
-            names = Names(metric, by, arguments.seed, arguments.named, where, arguments.decimal)
-            runs = read(arguments.runs, names, value, progress.step)
+            keys = keys_of(arguments.metric), keys_of(arguments.by), arguments.seed, arguments.named
+            counted = arguments.best, arguments.mean_of_last
+            asked = Asked(*keys, arguments.where, arguments.decimal, *counted)
+            runs = read(arguments.runs, asked, progress.step)
         if arguments.status:
             sys.stdout.write(_status(runs))
         else:

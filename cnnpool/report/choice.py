@@ -9,7 +9,7 @@ from typing import Any
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.foreign import logged
-from cnnpool.report.runs import UNSET, Run, as_text, exceptions
+from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import printable
@@ -208,27 +208,22 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
     """The runs that satisfy every ``key=value`` or ``key=value,value``, of one key any of them."""
     kept = list(runs)
     for condition in where:
-        key, _, wanted = condition.partition("=")
-        if not (key and wanted):
+        if not all(condition.partition("=")):
             raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
+    for key, values in conditions(where).items():
         known = {name for run in runs for name in run.settings} | {*NAMED, "seed"}
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
         there = ", ".join(sorted({text_at(run, key) for run in kept}))
-        kept = [run for run in kept if meets(run, [one for one in where if one.startswith(f"{key}=")])]
+        kept = [run for run in kept if text_at(run, key) in values]
         if not kept:
-            raise ValueError(f"--where {condition}: no finished run has it; {key} is one of {there}")
+            raise ValueError(f"--where {key}={values[0]}: no finished run has it; {key} is one of {there}")
     return kept
 
 
 def meets(run: Run, where: Iterable[str]) -> bool:
     """Whether a run meets all conditions ``key=value`` or ``key=value,value``, of one key any of them."""
-    wanted: dict[str, set[str]] = {}
-    for condition in where:
-        key, _, value = condition.partition("=")
-        # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
-        wanted.setdefault(key, set()).update((value, *value.split(",")))
-    return all(text_at(run, key) in values for key, values in wanted.items())
+    return all(text_at(run, key) in values for key, values in conditions(where).items())
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:

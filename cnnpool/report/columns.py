@@ -5,6 +5,7 @@ from typing import Any
 
 from cnnpool.json_text import finite
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
@@ -18,10 +19,11 @@ def main_columns(comparison: Comparison) -> list[Column]:
     """Choice, n, the metric with its spread and interval, the difference from the baseline, the verdict."""
     rows, metric = comparison.rows, comparison.metric
     step = f" ({metric.step_unit})" if metric.step_unit else ""
+    counted = next((f" ({run.counted})" for run in logged(comparison.compared) if run.counted), "")
     return [
         choice_column(comparison),
         Column("n", [f"{r.summary.n} ({len(r.broken)} NaN)" if r.broken else str(r.summary.n) for r in rows]),
-        Column(f"{metric.header}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]),
+        Column(f"{metric.header}{counted}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]),
         Column("95 % CI", [interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
         Column("p (Holm)", [probability(row.versus.pair.adjusted) if row.versus else NONE for row in rows]),

@@ -4,10 +4,11 @@ import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.report.runs import Entered
@@ -34,126 +35,123 @@ class Row:
 
 @dataclass(frozen=True)
 class Home:
-    """A run's place, its logs (a folder with its event files, or a CSV file), and its parameters."""
+    """A run's place, its logs (a folder with event files, or a CSV file), and its parameters."""
 
     place: str
-    units: list[tuple[Path, list[str]]] = field(default_factory=list)
+    logs: list[Path] = field(default_factory=list)
     facts: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def homes(
     paths: Sequence[Path], found: Sequence[Entered], files: Sequence[Path], pattern: str
-) -> tuple[list[Home], list[str]]:
+) -> tuple[list[Home], list[Path]]:
     """The runs below ``paths``, and the logs that are of none since they do not fit the ``pattern``.
 
     With a pattern a run is a path that fits it, with all logs below. Without, it is the folder of a job of
     Hydra's, or else of Lightning's parameters, or else of logs.
     """
-    units = [(path, [path.name]) for path in files]
+    logs = list(files)
     for one in found:
-        events = sorted(filter(is_events, one.files))
-        units += [(one.folder, events)] * bool(events)
-        units += [(one.folder / name, [name]) for name in sorted(one.files) if name.endswith(".csv")]
+        logs += [one.folder] * any(map(is_events, one.files))
+        logs += [one.folder / name for name in sorted(one.files) if name.endswith(".csv")]
     base = os.path.commonpath([os.path.abspath(path.parent if path in files else path) for path in paths])
-    fits = _fitting(pattern) if pattern else None
-    known: dict[Path, Mapping[str, str]] = {}
+    known: dict[Path, list[tuple[str, Any]]] = {}
     runs: dict[str, Home] = {}
     unfit = []
-    for path, names in units:
-        folder, relative = _folder(path, names), Path(os.path.relpath(path, base)).as_posix()
+    for path in logs:
+        folder, relative = _folder(path), Path(os.path.relpath(path, base)).as_posix()
         above = [folder, *folder.parents][: relative.count("/") + 1]
-        sources = {name: [one for one in above if (one / name).is_file()][:1] for name in PARAMETERS}
-        own: dict[str, str] = {}
-        place = str([*sources[PARAMETERS[1]], *sources[PARAMETERS[0]], folder][0])
-        if fits:
-            if not (fit := fits(relative)):
-                unfit.append(str(path))
+        # The nearest of each, in their order.
+        nearest = {name: one for name in PARAMETERS for one in reversed(above) if (one / name).is_file()}
+        place, own = str([folder, *nearest.values()][-1]), []
+        if pattern:
+            if not (fit := _fit(pattern, relative)):
+                unfit.append(path)
                 continue
-            end, own = fit
-            place = str(path)[: len(str(path)) - len(relative) + end]
+            place, own = str(path)[: len(str(path)) - len(relative) + fit.end()], [*fit.groupdict().items()]
         home = runs.setdefault(place, Home(place))
-        home.units.append((path, names))
-        for file in [one / name for name, some in sources.items() for one in some]:
-            known[file] = known.get(file) or {key: str(value) for key, value in flat(read_yaml(file)) if key}
-            for key, text in known[file].items():
-                home.facts[key][text] = None
-        for key, text in own.items():
-            home.facts[key][text] = None
+        home.logs.append(path)
+        for file in [one / name for name, one in nearest.items()]:
+            known[file] = known.get(file) or [one for one in flat(read_yaml(file)) if one[0]]
+            own += known[file]
+        for key, value in own:
+            home.facts[key][str(value)] = None
     return list(runs.values()), unfit
 
 
-def _folder(path: Path, names: Sequence[str]) -> Path:
-    return path if is_events(names[0]) else path.parent
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
 
 
 def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
-    """The curves of a run; logs that are damaged are named, and the rest is read.
-
-    A curve may be named by folders above it: ``validation/loss`` is ``loss`` in ``validation``.
-    """
-    wanted = {part for tag in metrics for part in _ends(tag)}
-    curves: dict[str, list[tuple[int, Log, Series]]] = defaultdict(list)
+    """The curves of a run; logs that are damaged are named, and the rest is read."""
+    wanted = {metric.split("/", cut)[-1] for metric in metrics for cut in range(metric.count("/") + 1)}
+    logs: list[tuple[tuple[str, ...], Log]] = []
     tags: dict[str, None] = {}
     problems = []
-    for path, names in home.units:
-        below = Path(os.path.relpath(_folder(path, names), home.place)).parts
+    for path in home.logs:
         try:
-            one = event_log(path, names, wanted) if is_events(names[0]) else csv_log(path, wanted, decimal)
+            one = event_log(path, wanted) if path.is_dir() else csv_log(path, wanted, decimal)
         except DamagedError as error:
             problems.append(str(error))
             continue
+        logs.append((below := Path(os.path.relpath(_folder(path), home.place)).parts, one))
         problems.append(one.problem)
         for tag in one.tags:
             tags["/".join([*below[-1:], tag]) if tag in tags else tag] = None
-        for tag, curve in one.curves.items():
-            for name in _ends("/".join([*below, tag])):
-                if name.endswith(tag):
-                    curves[name].append((len(below), one, curve))
     # A key of which two sources say different things has both as its value, which a choice's label shows.
     facts = {key: " and ".join(texts) for key, texts in home.facts.items()}
-    problem = "; ".join(filter(None, problems))
-    return Row(home.place, facts, partial(_curve, home.place, curves), tags, problem)
+    return Row(home.place, facts, partial(_curve, home.place, logs), tags, "; ".join(filter(None, problems)))
 
 
-def _ends(name: str) -> Iterator[str]:
-    """``a/b/c``, ``b/c`` and ``c``."""
-    return (name.split("/", cut)[-1] for cut in range(name.count("/") + 1))
+def _curve(place: str, logs: Sequence[tuple[Sequence[str], Log]], name: str) -> Series | None:
+    """The curve ``name`` of the logs that lie highest, which must agree.
 
-
-def _curve(place: str, curves: Mapping[str, Sequence[tuple[int, Log, Series]]], name: str) -> Series | None:
-    """The curve ``name`` of the logs that lie highest, which must agree."""
-    every = curves.get(name, ())
-    highest = [(one, curve) for depth, one, curve in every if depth == min(x[0] for x in every)]
-    for other, (_, values) in highest[1:]:
-        first, (_, wanted) = highest[0]
-        pairs = zip(values, wanted, strict=False)
-        close = (math.isclose(x, y, rel_tol=CLOSE) or (x != x and y != y) for x, y in pairs)
-        if len(values) != len(wanted) or not all(close):
+    It may be named by folders above it: ``validation/loss`` is ``loss`` in ``validation``.
+    """
+    every = [
+        (len(below), log, curve)
+        for below, log in logs
+        for tag, curve in log.curves.items()
+        if "/".join(["", *below, tag]).endswith(f"/{name}") and name.endswith(tag)
+    ]
+    highest = [one for one in every if one[0] == min(depth for depth, _, _ in every)]
+    for _, other, (_, values) in highest[1:]:
+        _, first, (_, wanted) = highest[0]
+        if len(values) != len(wanted) or not all(map(_close, values, wanted)):
             raise ValueError(
                 f"{place} is one run, but {name} differs between {first.path} and {other.path}: name one, as "
                 f"in --metric {other.path.name}/{name}, or say by --runs which paths are runs"
             )
-    return highest[0][1] if highest else None
+    return highest[0][2] if highest else None
 
 
-def _fitting(text: str) -> Callable[[str], tuple[int, dict[str, str]] | None]:
-    """Where the part of a path that fits the pattern ends, and the texts in its braces."""
-    parts = re.split(r"\{(\w+)\}", text)
+def _close(x: float, y: float) -> bool:
+    return math.isclose(x, y, rel_tol=CLOSE) or (x != x and y != y)
+
+
+def _fit(pattern: str, path: str) -> re.Match[str] | None:
+    """Where ``path`` fits the ``pattern``, and the texts in its braces."""
+    starts = [0, *(slash.end() for slash in re.finditer("/", path))]
+    every = [fit for at in starts for way in _ways(pattern) if (fit := way.match(path, at))]
+    if len({(fit.span(), *fit.groups()) for fit in every}) > 1:
+        several = " or ".join(dict.fromkeys(str(fit.groupdict()) for fit in every))
+        raise ValueError(f"--runs {pattern}: {path} fits in several ways, {several}: write more of the path")
+    return every[0] if every else None
+
+
+@cache
+def _ways(pattern: str) -> list[re.Pattern[str]]:
+    """``pattern`` with as little text in its braces as it allows, and with as much."""
+    parts = re.split(r"\{(\w+)\}", pattern)
     keys = parts[1::2]
     if not {*keys} - {"seed"} or len({*keys}) < len(keys) or {*"{}"} & {*"".join(parts[::2])}:
-        raise ValueError(f"--runs {text}: name parts of a path, once each, such as {{group}}/seed_{{seed}}")
+        raise ValueError(
+            f"--runs {pattern}: name parts of a path, once each, such as {{group}}/seed_{{seed}}"
+        )
     ways = []
     for much in ("+?", "+"):
         of = {key: f"(?P<{key}>{'[0-9]{1,18}' if key == 'seed' else f'[^/]{much}'})" for key in keys}
         found = "".join(of[part] if place % 2 else re.escape(part) for place, part in enumerate(parts))
         ways.append(re.compile(rf"{found}(?=/|$|\.csv$)"))
-
-    def fits(path: str) -> tuple[int, dict[str, str]] | None:
-        starts = [0, *(slash.end() for slash in re.finditer("/", path))]
-        every = [fit for at in starts for way in ways if (fit := way.match(path, at))]
-        if len({(fit.span(), *fit.groups()) for fit in every}) > 1:
-            several = " or ".join(dict.fromkeys(str(fit.groupdict()) for fit in every))
-            raise ValueError(f"--runs {text}: {path} fits in several ways, {several}: write more of the path")
-        return (every[0].end(), every[0].groupdict()) if every else None
-
-    return fits
+    return ways

@@ -203,6 +203,16 @@ def keys_of(text: str | None) -> list[str]:
     return [key.strip() for key in (text or "").split(",") if key.strip()]
 
 
+def conditions(where: Iterable[str]) -> dict[str, list[str]]:
+    """The values that each key of ``key=value`` or ``key=value,value`` may have."""
+    wanted: dict[str, list[str]] = {}
+    for condition in where:
+        key, _, value = condition.partition("=")
+        # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
+        wanted.setdefault(key, []).extend((value, *value.split(",")))
+    return wanted
+
+
 def as_text(value: Any) -> str:
     """A setting as written in ``--where``: a text unchanged, anything else as JSON."""
     if isinstance(value, str):

@@ -3,10 +3,11 @@
 import csv
 import logging
 import math
+import os
 import re
 import struct
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from cnnpool.run_folder.reading import damaged, regular
 
 HEADER, FOOTER = 12, 4  # Bytes around each record of an event file; the first eight say how long it is
 Series = tuple["array[float]", "array[float]"]  # Steps, which rise, and the value at each
+Line = tuple[int, Sequence[str]]  # The number of a row's last line, and its cells
 
 
 @dataclass(frozen=True)
@@ -29,53 +31,35 @@ class Log:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """The header of a CSV file, and its rows with the number of their line."""
-
-    path: Path
-    header: Sequence[str]
-    rows: Sequence[tuple[int, Sequence[str]]]
-
-    def at(self, name: str) -> int:
-        """The place of a column; a ValueError if several have its name."""
-        if (count := self.header.count(name)) > 1:
-            raise ValueError(f"{self.path}: {count} columns are called {name}: rename them")
-        return self.header.index(name)
-
-
-def is_log(name: str) -> bool:
-    return name.endswith(".csv") or is_events(name)
-
-
 def is_events(name: str) -> bool:
     return "tfevents" in name and not name.endswith(".profile-empty")
 
 
-def number(cell: Any, place: str, decimal: str = ".") -> float:
-    """The number in a cell, NaN included; a ValueError with its ``place`` for anything else."""
-    text = str(cell).strip()
-    own = text.translate({ord("."): "?", ord(decimal): "."}) if isinstance(cell, str) else cell
-    try:
-        # Python takes 1_000 for a number, and True for 1.
-        if "_" in text or text in ("True", "False"):
-            raise ValueError
-        return float(own)
-    except (TypeError, ValueError):
-        comma = re.fullmatch(r"[-+]?\d+,\d+", text) and decimal == "."
-        remedy = "decimal commas? give --decimal ," if comma else "write it as a plain one"
-        raise ValueError(f'{place}: "{text}" is not a number: {remedy}') from None
+def numbers(cells: Sequence[Any], place: Callable[[int], str], decimal: str = ".") -> "array[float]":
+    """The numbers in ``cells``, NaN included; a ValueError with its ``place`` for anything else."""
+    found = array("d")
+    for at, cell in enumerate(cells):
+        text = str(cell).strip()
+        own = text.translate({46: "?", 44: "."}) if decimal == "," and isinstance(cell, str) else cell
+        try:
+            # Python takes 1_000 for a number, and True for 1.
+            found.append(float("" if "_" in text or text in ("True", "False") else own))
+        except (TypeError, ValueError):
+            comma = re.fullmatch(r"[-+]?\d+,\d+", text) and decimal == "."
+            remedy = "decimal commas? give --decimal ," if comma else "write it as a plain one"
+            raise ValueError(f'{place(at)}: "{text}" is not a number: {remedy}') from None
+    return found
 
 
-def table(path: Path) -> Table:
-    """Read a CSV file with a header; a DamagedError if it is none, or its rows are not of one length."""
+def table(path: Path, named: Collection[str]) -> tuple[Sequence[str], list[Line]]:
+    """The header and rows of a CSV file; a DamagedError if it is none, or its rows are not of one length."""
     try:
         regular(path, math.inf)
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
-            lines = [(reader.line_num, row) for row in reader if row]
+            lines: list[Line] = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise damaged(path, str(getattr(error, "strerror", None) or error)) from None
     if len(lines) < 2:
@@ -84,47 +68,56 @@ def table(path: Path) -> Table:
     for line, row in lines:
         if len(row) != len(header):
             raise damaged(path, f"line {line} has {len(row)} cells, and the header has {len(header)}")
-    return Table(path, header, lines)
+    for name in named:
+        if (count := header.count(name)) > 1:
+            raise ValueError(f"{path}: {count} columns are called {name}: rename them")
+    return header, lines
 
 
 def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
-    """The ``wanted`` columns of a CSV file with a row a step: another column must rise from row to row."""
-    read, curves = table(path), {}
-    for tag in sorted({*wanted} & {*read.header}):
-        at = read.at(tag)
-        rows = [(line, row) for line, row in read.rows if row[at].strip()]
-        cells = [number(row[at], f"{path}, line {line}, {tag}", decimal) for line, row in rows]
-        if cells:
-            curves[tag] = _steps(read, rows, wanted, decimal), array("d", cells)
-    return Log(path, read.header, curves)
+    """The ``wanted`` columns of a CSV file with a row a step: another column must rise from row to row.
+
+    Of several, which order rows alike, one called step or epoch gives the steps.
+    """
+    header, lines = table(path, wanted)
+    others = [name for name in header if name not in wanted]
+    others.sort(key=lambda name: ("step" not in name.lower(), "epoch" not in name.lower()))
+    curves = {}
+    for tag in sorted({*wanted} & {*header}):
+        rows = [line for line in lines if line[1][header.index(tag)].strip()]
+
+        def column(name: str, rows: Sequence[Line] = rows) -> "array[float]":
+            cells = [row[header.index(name)] for _, row in rows]
+            return numbers(cells, lambda at: f"{path}, line {rows[at][0]}, {name}", decimal)
+
+        if rows:
+            curves[tag] = _steps(path, rows, others, column), column(tag)
+    return Log(path, header, curves)
 
 
 def _steps(
-    read: Table, rows: Sequence[tuple[int, Sequence[str]]], wanted: Collection[str], decimal: str
+    path: Path, rows: Sequence[Line], names: Sequence[str], column: Callable[[str], "array[float]"]
 ) -> "array[float]":
-    """A column that rises from row to row: of several, which order rows alike, one called step or epoch."""
-    names = [name for name in read.header if name not in wanted]
-    why = []
-    for name in sorted(names, key=lambda name: ("step" not in name.lower(), "epoch" not in name.lower())):
-        at = read.header.index(name)
+    why = ["none holds numbers"]
+    for name in names:
         try:
-            found = array("d", [number(row[at], "", decimal) for _, row in rows])
+            found = column(name)
         except ValueError:
             continue
-        falls = [place for place, (before, after) in enumerate(pairwise(found), 1) if not before < after]
-        if not falls:
+        fall = next((at for at, (x, y) in enumerate(pairwise(found), 1) if not x < y), None)
+        if fall is None:
             return found
-        before, after = found[falls[0] - 1 : falls[0] + 1]
-        why.append(f"{name or 'the first'} goes from {before:g} to {after:g} in line {rows[falls[0]][0]}")
+        here = f"goes from {found[fall - 1]:g} to {found[fall]:g} in line {rows[fall][0]}"
+        why.append(f"{name or 'the first'} {here}")
     if len(rows) == 1:
         return array("d", [0])
     raise ValueError(
-        f"{read.path}: no column rises from row to row ({'; '.join(why[:2]) or 'none holds numbers'}), so "
+        f"{path}: no column rises from row to row ({'; '.join(why[1:3] or why)}), so "
         "rows are no steps of one run: remove what a restart repeats, or give a table of runs by its name"
     )
 
 
-def event_log(folder: Path, names: Sequence[str], wanted: Collection[str]) -> Log:
+def event_log(folder: Path, wanted: Collection[str]) -> Log:
     """The ``wanted`` scalars of the event files in ``folder``, as TensorBoard's own accumulator reads them.
 
     Where steps go back, as after a restart that purged nothing, what was logged later counts.
@@ -137,7 +130,7 @@ def event_log(folder: Path, names: Sequence[str], wanted: Collection[str]) -> Lo
     logger = logging.getLogger("tensorboard")
     before, logger.disabled = logger.disabled, True
     try:
-        problems = [_cut(folder / name) for name in names]
+        problems = [_cut(folder / name) for name in sorted(os.listdir(folder)) if is_events(name)]
         read: Any = event_accumulator.EventAccumulator(str(folder), sizes).Reload()
         points = {tag: [(x.step, x.value) for x in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
         plugins = {tag: one.plugin_data.plugin_name for tag, one in read.summary_metadata.items()}

@@ -21,7 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import cnnpool
 from cnnpool.report import main
-from cnnpool.report.foreign import Value
+from cnnpool.report.foreign import Asked
 from cnnpool.report.scalars import event_log
 
 ACCURACIES = {"a": [0.5, 0.6, 0.55, 0.62, 0.58, 0.6], "b": [0.61, 0.66, 0.62, 0.7, 0.63, 0.69]}
@@ -180,6 +180,9 @@ def test_what_is_not_a_number_is_named_with_its_place(tmp_path, capsys, cell, sa
     )
     # A row that is left out is not judged.
     assert means(path, "acc", **NAMED, where=["seed=0"]) == {"a": 0.5, "b": 0.5}
+    assert means(path, "acc", **NAMED, where=["group=a", "group=c"]) == {"a": 0.5}
+    with pytest.raises(ValueError, match="--where seed=7: no run has it; seed is one of 0, 1"):
+        cnnpool.compare(path, "acc", **NAMED, where=["seed=7"])
     log = rows(tmp_path / "logs" / "a" / "seed_0" / "log.csv", "step,acc", "1,0.5", f"2,{cell}")
     assert f"{log}, line 3, {said}" in text(
         capsys, tmp_path / "logs", "--metric", "acc", "--runs", PATTERN, status=2
@@ -302,7 +305,7 @@ def test_a_restart_takes_back_what_it_purges_or_repeats_and_a_cut_file_is_named(
                 writer.add_scalar("acc", value, step, new_style=new_style)
 
     def read():
-        one = event_log(tmp_path, sorted(os.listdir(tmp_path)), ["acc"])
+        one = event_log(tmp_path, ["acc"])
         return [list(map(pytest.approx, some)) for some in one.curves["acc"]], one.problem
 
     log([(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.9)], ".a")
@@ -420,14 +423,15 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
             curve = ["step,val_loss,note", "1,4,x", "2,1,x", "3,2,x", "4,3,x"]
             rows(tmp_path / group / f"seed_{seed}" / "metrics.csv", *curve)
     asked = (capsys, tmp_path, "--metric", "val_loss", "--runs", PATTERN)
-    for options, mean, said in (
-        ([], "3.0000 ± 0.0000", "Each run counts by its last value; by name, lower val_loss is better"),
-        (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which is optimistic"),
-        (["--mean-of-last", "2"], "2.5000 ± 0.0000", "by the mean of its last 2 points; by name, lower"),
-        (["--last", "--best", "max"], "3.0000 ± 0.0000", "its last value; higher val_loss is better."),
+    for options, mean, header, said in (
+        ([], "3.0000", "last value", "Each run counts by its last value; by name, lower val_loss is better"),
+        (["--best", "min"], "1.0000", "minimum", "by its minimum, which is optimistic"),
+        (["--mean-of-last", "2"], "2.5000", "mean of its last 2 points", "points; by name, lower"),
+        (["--last", "--best", "max"], "3.0000", "last value", "its last value; higher val_loss is better."),
     ):
         found = text(*asked, *options)
-        assert mean in found and said in " ".join(found.split())
+        assert f"{mean} ± 0.0000" in found and said in " ".join(found.split())
+        assert f"val_loss ({header}), mean ± sd" in found
     assert "has 4 points, too few for --mean-of-last 5" in text(*asked, "--mean-of-last", "5", status=2)
     assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
     assert "--margin -1: not a positive number" in text(*asked, "--margin=-1", status=2)
@@ -435,11 +439,14 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
         ("val/top1_error", "NLL", "valErr", "testloss", "val_wer"),
         ("val_acc", "answer_accuracy", "F1"),
     )
-    assert [Value().better(tag) for tag in (*lower, *higher)] == ["lower"] * 5 + ["higher"] * 3
+    assert [Asked().better(tag) for tag in (*lower, *higher)] == ["lower"] * 5 + ["higher"] * 3
     # A name that says neither: no choice is called better.
     lines = [f"{g},{s},{x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
     found = cnnpool.compare(rows(tmp_path / "t.csv", "group,seed,time", *lines), "time", **NAMED)
     assert found[1]["verdict"] == "higher" and "time names no better side" in found.comparison.understood
+    # A row of a table is no curve.
+    found = repr(cnnpool.compare(tmp_path / "t.csv", "time", **NAMED, best="min"))
+    assert "paired by seed. Lower time is better." in found and "time, mean ± sd" in found
 
 
 def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path, capsys):
