@@ -153,6 +153,16 @@ def test_cutmix_pastes_a_rectangle_whose_area_is_the_share(seed):
         torch.testing.assert_close(shares[i], expected)
 
 
+def test_cutmix_pastes_half_where_the_beta_distribution_is_narrow():
+    pasted = []
+    for seed in range(20):
+        mixed, _ = mix(plain(2, (40, 40)), LABELS[:2], generator(seed), num_classes=4, cutmix=1e6)
+        share = (mixed[0] != 0).double().mean().item()
+        pasted.append(share)
+    # The border cuts off a part of most rectangles.
+    assert 0.35 < max(pasted) <= 0.5
+
+
 def test_shares_are_drawn_from_the_beta_distribution():
     found = []
     for seed in range(400):

@@ -69,6 +69,13 @@ def test_the_identity_is_that_of_the_published_data():
     assert len({raw().sha256, changed.sha256, relabelled.sha256, raw(89).sha256}) == 4
 
 
+def test_other_limited_images_have_another_digest():
+    found = {
+        data.build("digits", limit=limit, limit_seed=seed).sha256 for limit in (64, 65) for seed in (0, 1)
+    }
+    assert len(found) == 4
+
+
 def test_limit_takes_a_balanced_part_that_grows_and_keeps_the_rest():
     few, more, whole = build(limit=12), build(limit=30), build()
     assert (len(few.train), len(more.train)) == (12, 30)

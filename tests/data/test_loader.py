@@ -92,6 +92,18 @@ def test_a_run_resumed_after_any_batch_sees_exactly_the_rest(stop):
         assert same(list(second), epoch_of(augmented(), 3))
 
 
+def test_only_the_epoch_that_goes_on_begins_in_its_middle():
+    batches = augmented()
+    batches.load_state_dict({"epoch": 2, "batch": 3})
+    assert [len(list(batches)) for _ in range(2)] == [2, 5]
+
+
+def test_processes_that_share_a_loader_without_a_shard_are_refused(monkeypatch):
+    monkeypatch.setattr("cnnpool.data.loader.processes", lambda: (0, 2))
+    with pytest.raises(ValueError, match="each of 2 processes would get all images of this loader"):
+        list(loader(split(8), batch_size=4, shard=None, **PLAIN))
+
+
 def test_an_iterator_made_before_the_epoch_is_set_follows_it():
     batches = augmented()
     iterator = iter(batches)

@@ -59,3 +59,19 @@ def test_speed_counts_the_images_of_all_devices(tmp_path):
     trainer = SimpleNamespace(world_size=2, num_training_batches=1)
     saving.on_train_batch_end(trainer, Classifier(model=nn.Flatten()), None, [range(8)], 0)
     assert saving.images == 16
+    saving.load_state_dict({**saving.state_dict(), "wall_s": 1000.0})
+    assert 1000 <= saving.cost["wall_s"] < 1100
+
+
+def test_a_checkpoint_is_saved_every_so_many_minutes_after_a_step_and_not_within_one(tmp_path, monkeypatch):
+    saved, now = [], SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 0.0)
+    monkeypatch.setattr(Checkpoints, "_save", lambda self, trainer, module: saved.append(module.steps))
+    monkeypatch.setattr("cnnpool.fit.checkpoints.time", now)
+    saving = Checkpoints(tmp_path, "", None, SimpleNamespace(pending=0))
+    module = Classifier(model=nn.Flatten(), fit={"checkpoint_every_minutes": 1.0})
+    trainer = SimpleNamespace(world_size=1, num_training_batches=9, should_stop=False, current_epoch=0)
+    for seconds, steps in ((0, 1), (70, 1), (71, 2), (72, 2)):
+        now.monotonic = lambda seconds=seconds: 1000.0 + seconds
+        module.steps = steps
+        saving.on_train_batch_end(trainer, module, None, [range(8)], 0)
+    assert saved == [2]

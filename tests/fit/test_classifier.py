@@ -1,7 +1,11 @@
 import pytest
 import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.loggers import Logger
+from short_runs import quiet_trainer
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 import cnnpool
 from cnnpool.fit import Classifier
@@ -22,6 +26,9 @@ def test_the_weights_to_start_from_are_those_of_the_seed():
     made = [cnnpool.classifier("data=digits", seed=seed).state_dict() for seed in (0, 0, 1)]
     (key,) = [key for key in made[0] if key.endswith("classifier.weight")]
     assert torch.equal(made[0][key], made[1][key]) and not torch.equal(made[0][key], made[2][key])
+    described = cnnpool.classifier("data=digits").hparams
+    again = [Classifier(**described).state_dict()[key] for _ in range(2)]
+    assert torch.equal(*again)
 
 
 def test_label_smoothing_is_of_training_alone():
@@ -44,3 +51,59 @@ def test_an_image_is_predicted_by_the_network_in_evaluation_mode_which_keeps_its
     assert said.name == "ab"[shares.argmax()] and said.probability == pytest.approx(shares.max().item())
     (batch,) = classifier.eval().predict_step((normalised, torch.tensor([0])))
     torch.testing.assert_close(batch, shares)
+
+
+class Notes(Logger, Callback):
+    """What is logged, the rate of each step, and the checkpoint within the second epoch."""
+
+    name = version = ""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.rates, self.saved = [], [], {}
+
+    def log_hyperparams(self, *_):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        self.lines.append(metrics)
+
+    def on_before_optimizer_step(self, trainer, module, optimizer):
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.current_epoch == 1 and batch_idx == 1:
+            module.on_save_checkpoint(self.saved)
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:.*does not have many workers")
+def test_scores_are_means_over_an_epochs_images_rates_those_of_the_step_and_a_restart_keeps_both():
+    images, labels = torch.rand(10, 1, 2, 2), torch.arange(10) % 2
+    batches, notes = DataLoader(TensorDataset(images, labels), batch_size=4), Notes()
+    still = {"lr": 1e-30, "weight_decay": 0.0, "log_every_steps": 1, "warmup": 0.4, "label_smoothing": 0.0}
+    classifier = Classifier(model=nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), fit=still)
+    trainer = quiet_trainer(
+        max_epochs=3, check_val_every_n_epoch=2, log_every_n_steps=1, logger=notes, callbacks=[notes]
+    )
+    trainer.fit(classifier, batches, batches)
+    with torch.no_grad():
+        logits = classifier(images)
+    loss, accuracy = (
+        F.cross_entropy(logits, labels).item(),
+        (logits.argmax(1) == labels).double().mean().item(),
+    )
+    epochs = [line for line in notes.lines if "epoch/train_loss" in line]
+    assert [line["epoch/train_loss"] for line in epochs] == pytest.approx([loss] * 3)
+    assert [line["train/accuracy"] for line in epochs] == pytest.approx([accuracy] * 3)
+    assert [line.get("val/loss") for line in epochs] == [None, pytest.approx(loss), None]
+    rates = [classifier.recipe.learning_rate(step, 9) for step in range(9)]
+    assert notes.rates == pytest.approx(rates, rel=1e-6, abs=0)
+    logged = [line["train/learning_rate"] for line in notes.lines if "train/learning_rate" in line]
+    assert logged == pytest.approx(rates, rel=1e-6, abs=0)
+    other, again = Classifier(model=nn.Flatten()), {}
+    other.on_load_checkpoint(notes.saved)
+    other.trainer = trainer
+    other.on_save_checkpoint(again)
+    kept, read = (one["cnnpool"] for one in (notes.saved, again))
+    assert read["steps"] == kept["steps"] == 5 and kept["training_sums"][2] == 8
+    assert torch.equal(read["training_sums"], kept["training_sums"])

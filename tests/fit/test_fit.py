@@ -203,6 +203,9 @@ def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp
     assert given.steps == 3 + given.total_steps and given.total_steps == -(
         -given.trainer.num_training_batches // 3
     )
+    limited = cnnpool.classifier("pool=max", "fit.max_steps=2")
+    quiet_trainer(max_epochs=2).fit(limited, datamodule=digits)
+    assert limited.total_steps == limited.steps == 2
     with pytest.raises(ValueError, match="give the Trainer max_epochs or max_steps"):
         quiet_trainer(max_epochs=-1, max_time="00:00:00:01").fit(given, datamodule=digits)
     theirs.save_checkpoint(tmp_path / "own.ckpt")

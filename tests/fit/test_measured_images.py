@@ -1,4 +1,4 @@
-"""Which images a run measures, and how they are normalised."""
+"""Which images a run goes on with and measures, and how they are normalised."""
 
 from types import SimpleNamespace
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cnnpool import data
+from cnnpool.fit import Images
 from cnnpool.fit.results import looked_at, measure, measuring, sample
 from cnnpool.probe import GradientRouting
 from cnnpool.training import normalised
@@ -36,6 +37,17 @@ def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images
 
 def test_as_many_images_are_sampled_as_the_probe_of_most_takes():
     assert looked_at([SimpleNamespace(samples=n, stage_samples=2) for n in (8, 32, 16)]) == 32
+
+
+def test_images_go_on_where_they_were_once():
+    images = Images(data.build("digits", limit=64, batch_size=8))
+    images.load_state_dict({"epoch": 0, "batch": 2})
+    assert [len(list(images.train_dataloader())) for _ in range(2)] == [6, 8]
+
+
+def test_predictions_are_of_the_test_images(sets):
+    (shown, _), *_ = Images(sets[0]).predict_dataloader()
+    assert torch.equal(shown, next(iter(sets[0].plain_loader(sets[0].test)))[0])
 
 
 def test_grey_images_are_normalised_by_the_mean_over_the_channels_of_published_weights(sets):

@@ -11,8 +11,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool import data
-from cnnpool.fit import Classifier, DivergedError, Images, results, run_state
+from cnnpool.fit import Classifier, DivergedError, results, run_state
 from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
 from cnnpool.fit.record import Record
 from cnnpool.probe import GradientRouting
@@ -194,12 +193,6 @@ def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(runs, tmp_p
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **options)
     assert runs.run(tmp_path, **options)[0].steps == 8 * epochs
-
-
-def test_images_go_on_where_they_were_once():
-    images = Images(data.build("digits", limit=64, batch_size=8))
-    images.load_state_dict({"epoch": 0, "batch": 2})
-    assert [len(list(images.train_dataloader())) for _ in range(2)] == [6, 8]
 
 
 def test_a_run_under_nohup_outlives_its_terminal():
