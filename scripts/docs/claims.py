@@ -9,7 +9,7 @@ import csv
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,9 @@ DATA = list(dict.fromkeys(data for data, _ in SWEEPS.values()))
 PAGE = """\
 # What textbooks say, and what these runs say
 
-An answer speaks for these data, networks and recipes alone: *so* where the whole 95 % interval of an estimate
-lies where the sentence says, *the reverse* or *not so* where all of it lies elsewhere, *open* in between. It
-names the places that deviate. Intervals of test accuracies cover other test images too, all others other
+A verdict speaks for these data, networks and recipes alone: *so* where the whole 95 % interval of an estimate
+lies where the sentence says, *the reverse* or *not so* where all of it lies elsewhere, *open* in between.
+Intervals of test accuracies cover other test images too, all others other
 seeds alone. Each stands for itself: of {count} about {wrong} may miss by chance; [results.md](results.md),
 which corrects for that, shows fewer. MNIST alone means all 55,000 images, three epochs; CIFAR-10 four epochs,
 where max keeps odd borders, as all others do but avg, beside which it drops them too.
@@ -51,6 +51,7 @@ after n hold the least and the greatest mean: there the estimate is no more than
 
 Written by `python scripts/docs/claims.py` from the `runs.csv` of the [published sweeps](results.md).
 """
+HEAD = ("", "textbooks say", "these runs", "but", "measured")
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,14 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
     return found
 
 
-def correct(folder: Path) -> dict[str, dict[int, Bits]]:
-    """Choice -> seed -> which test images its run got right; empty if the sweep does not publish it."""
+def correct(folder: Path, named: Callable[[str], str] | None = None) -> dict[str, dict[int, Bits]]:
+    """Choice, ``plain`` or ``named``, -> seed -> which test images its run got right, if published."""
+    named = named or plain
     found: dict[str, dict[int, Bits]] = defaultdict(dict)
     if (answers := folder / "correct.csv").exists():
         for run in csv.DictReader(answers.read_text("utf-8").splitlines()):
             record = {"images": int(run["images"]), "bits": run["bits"]}
-            found[plain(run["choice"])][int(run["seed"])] = unpacked(record)
+            found[named(run["choice"])][int(run["seed"])] = unpacked(record)
     return found
 
 
@@ -219,12 +221,12 @@ def page(docs: Path = DOCS) -> str:
         if found := estimates(sentence, docs):
             count += sum(max(part.n for part in one.settings) > 1 for one in found.values())
             number = len(items) + 1
-            items.append(
-                f"{number}. **{sentence.text}** {answer(sentence, found)}. Measured: {sentence.measured}."
-            )
+            verdict, _, others = answer(sentence, found).partition("; ")
+            items.append([str(number), sentence.text, f"**{verdict}**", others, sentence.measured])
             rows += lines(number, sentence, found)
     table = tables.markdown(tables.from_rows(("", *DATA), rows, numbers=DATA), markup=True)
-    return PAGE.format(count=count, wrong=round(0.05 * count), items="\n".join(items), table=table)
+    verdicts = tables.markdown(tables.from_rows(HEAD, items), markup=True)
+    return PAGE.format(count=count, wrong=round(0.05 * count), items=verdicts, table=table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write README's table and docs/findings.svg: six choices in four published settings, less the baseline.
+"""Write README's table, docs/findings.svg and docs/finetune/differences.svg: choices beside a baseline.
 
 usage: python scripts/docs/findings.py
 """
@@ -15,7 +15,8 @@ from cnnpool.report.statistics import LEVEL, Bits
 from scripts.docs.claims import correct
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, FIGURE = ROOT / "README.md", ROOT / "docs" / "findings.svg"
+DOCS = ROOT / "docs"
+PAGE = ROOT / "README.md"
 START, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 SETTINGS = {
     "mnist_few/100": ("MNIST, 100 images", "max"),
@@ -24,6 +25,11 @@ SETTINGS = {
     "finetune": ("pretrained", "keep"),
 }
 """Folder of a sweep -> its column, and the choice that the others are compared with."""
+FINETUNE = {
+    "finetune": ("64 pixels, 3 epochs", "keep"),
+    "finetune/30": ("64 pixels, 30 epochs", "keep"),
+    "finetune/128": ("128 pixels, 10 epochs", "keep"),
+}
 CHOICES = ("max_blur", "conv_blur", "blur", "avg", "strided", "subsample")
 SHOWN, OPEN = "#2b6cb0", "white"
 
@@ -31,9 +37,9 @@ SHOWN, OPEN = "#2b6cb0", "white"
 class Column:
     """One setting: for each choice the difference in points, half its interval, and whether it is shown."""
 
-    def __init__(self, folder: str):
-        self.title, base = SETTINGS[folder]
-        bits = correct(ROOT / "docs" / folder)
+    def __init__(self, folder: str, title: str, base: str):
+        self.title = title
+        bits = correct(DOCS / folder)
         names = [base, *(name for name in bits if name != base)]
         decided = compared([bits[name] for name in names])
         self.cells = {name: self._cell(decided, names.index(name)) for name in CHOICES if name in names}
@@ -58,16 +64,17 @@ def compared(bits: list[Mapping[int, Bits]]) -> Decisions:
 
 def figure(columns: list[Column]) -> Figure:
     """A panel for each setting, on a scale of its own; filled where a difference is shown."""
-    drawn = Figure(figsize=(10, 2.6), layout="constrained")
+    choices = [name for name in CHOICES if any(name in column.cells for column in columns)]
+    drawn = Figure(figsize=(10, 1 + 0.27 * len(choices)), layout="constrained")
     for axes, column in zip(drawn.subplots(1, len(columns), sharey=True), columns, strict=True):
         axes.axvline(0, color="#9a9a9a", linewidth=1.2)
-        for place, name in enumerate(CHOICES):
+        for place, name in enumerate(choices):
             if name in column.cells:
                 mean, half, shown = column.cells[name]
                 look = {"color": SHOWN, "markerfacecolor": SHOWN if shown else OPEN, "capsize": 3}
                 axes.errorbar(mean, place, xerr=half, fmt="o", markersize=6, **look)
         axes.set_title(column.title, fontsize="medium")
-        axes.set_yticks(range(len(CHOICES)), CHOICES)
+        axes.set(ylim=(-0.5, len(choices) - 0.5), yticks=range(len(choices)), yticklabels=choices)
         axes.set_xlabel("worse | better (points)", fontsize="small")
     drawn.axes[0].invert_yaxis()
     return drawn
@@ -79,14 +86,22 @@ def table(columns: list[Column]) -> str:
     return tables.markdown(found, markup=True)
 
 
+def draw(columns: list[Column], path: Path) -> None:
+    drawn = plot("findings", lambda: (figure(columns), ""))
+    assert drawn is not None
+    path.write_bytes(drawn.svg)
+
+
 def main() -> None:
-    columns = [Column(folder) for folder in SETTINGS]
+    columns = [Column(folder, *setting) for folder, setting in SETTINGS.items()]
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]
     PAGE.write_text(f"{before}{START}\n\n{table(columns)}\n\n{END}{after}", encoding="utf-8")
-    drawn = plot("findings", lambda: (figure(columns), ""))
-    assert drawn is not None
-    FIGURE.write_bytes(drawn.svg)
+    draw(columns, DOCS / "findings.svg")
+    draw(
+        [Column(folder, *setting) for folder, setting in FINETUNE.items()],
+        DOCS / "finetune" / "differences.svg",
+    )
 
 
 if __name__ == "__main__":

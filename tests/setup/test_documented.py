@@ -16,6 +16,7 @@ from scripts.docs.documented import commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES += sorted(ROOT.glob("docs/provenance/*.md"))
 SHOWN = [command for page in PAGES for command in commands(page)]
 TRAINING = [c for c in SHOWN if not c.program and c.words[:2] == ["cnnpool", "train"]]
 # Those of compare.md need stores of other programs: tests/report/test_foreign.py runs them beside some.

@@ -1,0 +1,213 @@
+"""Write docs/provenance, a page for each published sweep, and the tables of docs/results.md.
+
+usage: python scripts/docs/provenance.py
+
+provenance.yaml says how a sweep was run; the numbers are those of its runs.csv, correct.csv and rates.csv.
+"""
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from cnnpool import tables
+from cnnpool.report.measure import ACCURACY
+from cnnpool.report.pairwise import Decisions, decide
+from cnnpool.report.statistics import LEVEL, summarise
+from scripts.docs.claims import correct
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MEASURES = {
+    "accuracy": ACCURACY,
+    "consistency": "invariance.consistency.distinct",
+    "consistency, all shifts": "all_shifts.consistency",
+    "under corruptions": "corruptions.accuracy",
+}
+"""Word of a table's head -> column of runs.csv, a fraction."""
+COSTS = {"FLOPs": "cost.flops", "parameters": "cost.parameters"}
+SIZED = ("max", "max_blur", "conv_blur", "avg", "strided", "subsample", "aps")
+NOTE = """\
+± is the standard deviation over the seeds. Intervals are 95 %: of accuracies they cover other seeds and other
+test images, of all else other seeds. *Better* and *worse* are shown after Holm's correction over the
+comparisons of one column."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The choices of a folder of published runs, each compared with ``base`` by keys of ``MEASURES``."""
+
+    folder: str
+    base: str
+    title: str = ""
+    measures: Sequence[str] = ("accuracy", "consistency")
+    costs: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Choice in the files -> its name on the pages."""
+    short: Sequence[str] = ()
+    """Measures of the table in results.md; none without one."""
+
+    def of(self, column: str) -> dict[str, dict[int, float]]:
+        """Name -> seed -> number of every run that has one, ``base`` first."""
+        found: dict[str, dict[int, float]] = {self.base: {}}
+        for run in csv.DictReader((DOCS / self.folder / "runs.csv").read_text("utf-8").splitlines()):
+            if value := run.get(column):
+                name = self.names.get(run["choice"], run["choice"])
+                found.setdefault(name, {})[int(run["seed"])] = float(value)
+        return found
+
+    def decided(self, measure: str) -> tuple[list[str], Decisions]:
+        """The names, ``base`` first, and each compared with it."""
+        values, bits = self.of(MEASURES[measure]), []
+        if measure == "accuracy":
+            right = correct(DOCS / self.folder, lambda choice: self.names.get(choice, choice))
+            bits = [right[name] for name in values]
+        return list(values), decide(list(values.values()), bits, named=True)
+
+    def rows(self, *, short: bool) -> tuple[list[str], list[list[str]]]:
+        """Head and rows, the most accurate first; ``short`` without deviations and intervals."""
+        measures, by_name = self.short if short else self.measures, defaultdict(list)
+        head = ["choice"]
+        for measure in measures:
+            names, decided = self.decided(measure)
+            values = self.of(MEASURES[measure])
+            head += [f"{measure} (%)", f"to {self.base} (points)"]
+            for place, name in enumerate(names):
+                compared = _short if short else _long
+                difference = compared(decided, place, values, name, self.base) if place else ""
+                by_name[name] += [_mean(values[name], short), difference]
+        for cost in self.costs:
+            head.append(cost)
+            for name, values in self.of(COSTS[cost]).items():
+                by_name[name].append(_size(cost, statistics.fmean(values.values())))
+        accuracy = self.of(ACCURACY)
+        order = sorted(by_name, key=lambda name: -statistics.fmean(accuracy[name].values()))
+        return head, [[name, *by_name[name]] for name in order]
+
+    def markdown(self, *, short: bool = False) -> str:
+        head, rows = self.rows(short=short)
+        return tables.markdown(tables.from_rows(head, rows), markup=True)
+
+
+def _mean(values: Mapping[int, float], short: bool) -> str:
+    percent = [100 * value for value in values.values()]
+    return f"{statistics.fmean(percent):.2f}" + ("" if short else f" ± {statistics.stdev(percent):.2f}")
+
+
+def _short(decided: Decisions, place: int, *_: object) -> str:
+    pair = decided.between(place, 0)
+    text = f"{round(100 * pair.mean, 2) + 0.0:+.2f}"
+    return f"**{text}**" if pair.adjusted < LEVEL else text
+
+
+def _long(
+    decided: Decisions, place: int, values: Mapping[str, Mapping[int, float]], name: str, base: str
+) -> str:
+    pair = decided.between(place, 0)
+    alone = summarise(
+        [values[name][seed] - values[base][seed] for seed in values[name].keys() & values[base].keys()]
+    )
+    half = pair.crossed.half if pair.crossed else alone.high - alone.mean
+    low, high = 100 * (pair.mean - half), 100 * (pair.mean + half)
+    verdict = ("better" if pair.mean > 0 else "worse") if pair.adjusted < LEVEL else ""
+    return f"{round(100 * pair.mean, 2) + 0.0:+.2f} [{low:+.2f}, {high:+.2f}]" + (
+        f", {verdict}" if verdict else ""
+    )
+
+
+def _size(cost: str, value: float) -> str:
+    if cost != "FLOPs":
+        return f"{value:,.0f}"
+    return f"{value / 1e6:.1f} M" if value >= 1e7 else f"{value / 1e6:.2f} M"
+
+
+def rates(path: str) -> str:
+    """The validation accuracies by which a rate was chosen, a row for each choice and the best one bold."""
+    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in csv.DictReader((DOCS / path).read_text("utf-8").splitlines()):
+        value = 100 * float(run["val.accuracy"])
+        found[run.get("pool") or run["readout"]][float(run["fit.lr"])].append(value)
+    every = sorted({rate for by_rate in found.values() for rate in by_rate})
+    rows = []
+    for name, by_rate in found.items():
+        means = {rate: statistics.fmean(values) for rate, values in by_rate.items()}
+        most = max(len(values) for values in by_rate.values())
+        best = max(mean for rate, mean in means.items() if len(by_rate[rate]) == most)
+        rows.append([name, *(_rate(by_rate.get(rate, []), best) for rate in every)])
+    return tables.markdown(tables.from_rows(["choice", *map(str, every)], rows), markup=True)
+
+
+def _rate(values: Sequence[float], best: float) -> str:
+    if not values:
+        return ""
+    mean = statistics.fmean(values)
+    text = f"**{mean:.2f}**" if mean == best else f"{mean:.2f}"
+    return text if len(values) == 1 else f"{text} (n = {len(values)})"
+
+
+def sweeps() -> Iterator[tuple[Mapping[str, str], list[Table]]]:
+    """Every entry of provenance.yaml, with its tables."""
+    for entry in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")):
+        yield entry, [Table(**one) for one in entry.get("tables", ())]
+
+
+def page(entry: Mapping[str, str], shown: Sequence[Table]) -> str:
+    """docs/provenance/NAME.md."""
+    parts = [f"# {entry['title']}", entry["setting"].strip()]
+    if shown:
+        parts.append(NOTE)
+    for one in shown:
+        files = (
+            f"[Runs](../{one.folder}/runs.csv), [images that each got right](../{one.folder}/correct.csv)."
+        )
+        parts += [f"## {one.title or 'Results'}", one.markdown(), files]
+    for path in entry.get("rates", ()):
+        parts += [f"## Search of rates: {path}", f"Validation accuracy (%); [every run](../{path})."]
+        parts.append(rates(path))
+    if notes := entry.get("notes"):
+        parts += ["## Notes", notes.strip()]
+    parts += ["## How it was run", f"```\n{entry['commands'].strip()}\n```", entry["made"].strip()]
+    parts.append("[Results](../results.md). Written by `python scripts/docs/provenance.py`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def sizes() -> str:
+    """Mean test accuracies (%) after 200 steps by the number of training images."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in csv.DictReader((DOCS / "mnist_few" / "sizes.csv").read_text("utf-8").splitlines()):
+        found[run["limit"]][run["pool"]].append(100 * float(run["accuracy"]))
+    rows = [
+        [f"{int(n):,}", *(f"{statistics.fmean(of[one]):.2f}" for one in SIZED)] for n, of in found.items()
+    ]
+    return tables.markdown(tables.from_rows(["images", *SIZED], rows))
+
+
+def results(text: str) -> str:
+    """docs/results.md with its tables as the runs have them."""
+    text = _filled(text, "sizes", sizes())
+    for _, shown in sweeps():
+        for one in shown:
+            if one.short:
+                text = _filled(text, one.folder, one.markdown(short=True))
+    return text
+
+
+def _filled(text: str, name: str, table: str) -> str:
+    start, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
+    before, rest = text.split(start)
+    return f"{before}{start}\n\n{table}\n\n{end}{rest.split(end)[1]}"
+
+
+def main() -> None:
+    (DOCS / "provenance").mkdir(exist_ok=True)
+    for entry, shown in sweeps():
+        (DOCS / "provenance" / f"{entry['name']}.md").write_text(page(entry, shown), "utf-8")
+    path = DOCS / "results.md"
+    path.write_text(results(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
