@@ -16,6 +16,14 @@ def decisions(table):
     return decide([dict(enumerate(row)) for row in table])
 
 
+def test_seeds_are_paired_by_their_numbers():
+    first = {0: 0.9, 1: 0.7, 2: 0.8, 3: 0.5}
+    second = {3: 0.4, 2: 0.69, 1: 0.6, 0: 0.81, 9: 0.1}
+    (pair,) = decide([first, second]).pairs.values()
+    wanted = stats.ttest_rel([first[seed] for seed in range(4)], [second[seed] for seed in range(4)])
+    assert (pair.mean, pair.p) == pytest.approx((0.1, wanted.pvalue))
+
+
 def draws(kind, choices, seeds, generator):
     """Values (choices, seeds) of equal means."""
     shape = (choices, seeds)

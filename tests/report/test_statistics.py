@@ -46,6 +46,11 @@ def test_no_difference_at_all_has_p_one():
     assert statistics.sign_flip_p([0.0] * 30) == 1.0
 
 
+def test_a_drawn_p_is_never_zero():
+    # Of so many patterns hardly any reaches this sum.
+    assert 0 < statistics.sign_flip_p([1.0] * 40) < 1e-4
+
+
 def test_holm_by_hand():
     # Sorted .01 .02 .03 .04, times 4 3 2 1, each at least the one before.
     assert statistics.holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])

@@ -29,6 +29,13 @@ def test_same_values_under_two_names_differ_by_exactly_nothing(tmp_path):
     assert row.verdict == "no difference shown at n=8: all pairs differ by 0.00"
 
 
+def test_where_less_is_better_a_smaller_value_is_superior(tmp_path):
+    better = [value + 0.1 for value in LONG]
+    for metric in ("test.accuracy", "test.loss"):
+        versus = compare(runs_of(tmp_path, max=LONG, better=better), metric=metric).rows[1].versus
+        assert versus.superiority == 1.0 and versus.superiority_interval[0] > 0.5
+
+
 def test_two_seeds_decide_nothing_and_leave_every_test_empty(tmp_path):
     comparison = compare(runs_of(tmp_path, max=LONG[:2], bad=[0.7, 0.72]))
     assert comparison.rows[1].verdict == "too few seeds (2, at least 3 are needed)"
