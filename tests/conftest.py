@@ -32,7 +32,7 @@ REST_ROOMS = ("docs", "scripts")
 REST = {
     "tests": "completion", "bench": "pool_suite", "choose": "command live", "explain": "catalogue",
     "fit": "ddp foreign_probe gpu loggers resume", "inspection": "examine maps",
-    "launch": "folder run_ray slurm sweep untrusted worker",
+    "launch": "folder plugins run_ray slurm sweep untrusted worker",
     "pool": "compiling export extremes integers kernels_choice kernels_curved pages processes triton",
     "readout": "export", "report": "outputs", "setup": "documented make package",
     "system": "load output process", "tensorboard": "browser sweeps",
