@@ -22,7 +22,7 @@ from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
 from cnnpool.fit.optimizers import Level, frozen_norms, is_uniform, plan
 from cnnpool.fit.scores import epochs_header, epochs_row, gathered, score
-from cnnpool.fit.single_image import Prediction, single_image
+from cnnpool.fit.single_image import Pictures, Prediction, are_several, single_image
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load, refuse_class
@@ -268,23 +268,29 @@ class Classifier(LightningModule):
         if self.global_rank == 0 and sums[2]:
             self._sums["train"] = sums
 
-    def predict(self, image: str | Path | Tensor) -> Prediction:
-        """The class of one image: a file, or values of 0 to 1, (C, H, W), not normalised.
+    def predict(self, images: Pictures) -> Prediction | list[Prediction]:
+        """The class of one image, or of each of several.
 
-        A ValueError if the classifier has no ``data``, or the image has other channels.
+        One is a file, a PIL image, an array (H, W) or (H, W, C), or a tensor (C, H, W), of uint8 or of 0 to
+        1, not normalised; several are a list, an array (N, H, W, C) or a tensor (N, C, H, W). A ValueError if
+        the classifier has no ``data``, an image cannot be read, or it has other channels.
         """
         if self.data is None:
             raise ValueError("this classifier does not know how its images are normalised: give data=")
+        several: list[Any] = [*images] if are_several(images) else [images]  # type: ignore[misc]
+        if not several:
+            return []
         device = next(self.model.parameters()).device
-        pixels = single_image(image, self.data).to(device)
+        pixels = torch.stack([single_image(image, self.data) for image in several]).to(device)
         was_training = self.training
         try:
             with torch.no_grad():
-                shares = self.eval()(pixels[None]).softmax(1)[0]
+                shares, places = self.eval()(pixels).softmax(1).max(1)
         finally:
             self.train(was_training)
-        probability, place = shares.max(0)
-        return Prediction(str(self.data["classes"][int(place)]), float(probability))
+        names = [str(self.data["classes"][place]) for place in places.tolist()]
+        found = [Prediction(*one) for one in zip(names, shares.tolist(), strict=True)]
+        return found if are_several(images) else found[0]
 
     def setup(self, stage: str) -> None:
         self._planned = 0

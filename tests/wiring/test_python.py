@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +95,33 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     assert by_values.name == images.dataset.classes[int(batches[0][0].argmax())]
     # An image of another size is resized and cut: a plain one stays plain.
     assert classifier.predict(torch.full((1, 20, 16), 0.5)) == classifier.predict(torch.full((1, 8, 8), 0.5))
+    file, grey = Path("digit.png"), pixels[0].numpy()
+    for one in (
+        file,
+        file.read_bytes(),
+        Image.fromarray(grey),
+        grey,
+        grey[..., None],
+        np.stack([grey] * 3, -1),
+    ):
+        assert classifier.predict(one) == by_file
+    for one in (pixels, pixels.double() / 255, grey / 255, (grey / 255)[..., None]):
+        assert classifier.predict(one) == pytest.approx(by_values)
+    some = images.dataset.test.images[:3]
+    each = [classifier.predict(one) for one in some]
+    for several in (some, some.numpy().transpose(0, 2, 3, 1), list(some), [*some.numpy()[:, 0]]):
+        assert [said.name for said in classifier.predict(several)] == [said.name for said in each]
+    assert classifier.predict([]) == []
+    for one, wrong in (
+        (pixels.float(), r"numbers of 0 to 1, not normalised, got 0 to \d+"),
+        (pixels.long(), "torch.int64"),
+        (pixels[0] / 255, r"an image is a tensor \(C, H, W\), got \(28, 28\)"),
+        (5, "a file, a PIL image, .*got int"),
+        (np.zeros((8, 8, 2), np.uint8), "C 1, 3 or 4"),
+        (pixels * torch.nan, "got nan to nan"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            classifier.predict(one)
     with pytest.raises(ValueError, match=r"cannot read run/results\.json: not an image of BMP, "):
         classifier.predict("run/results.json")
     with pytest.raises(ValueError, match="the image has 3 channels, and the network takes 1"):
