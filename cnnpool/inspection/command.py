@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -81,7 +82,8 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
         log.info("as built:")
         before, written = examination.of(built.model, folder)
         log.info("with %s:", asked.swap)
-        after, more = examination.of(swapped, within, changes)
+        same = share_of_same_answers(built.model, swapped, images.images)
+        after, more = examination.of(swapped, within, changes, {"same_answers": same})
         sys.stdout.write(side_by_side(before, after, width, whole=asked.all))
         written += more
         after_this = ("cnnpool", "compare", from_here(folder))
@@ -127,9 +129,16 @@ class Examination:
     probes: Mapping[str, Probe]
 
     def of(
-        self, model: nn.Module, folder: Path, changes: Sequence[Change] = ()
+        self,
+        model: nn.Module,
+        folder: Path,
+        changes: Sequence[Change] = (),
+        facts: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[Results, list[Path]]:
-        """Measure the built ``model``, or one like it after ``changes``; returns the files written, too."""
+        """Measure the built ``model``, or one like it after ``changes``; returns the files written, too.
+
+        ``facts`` are further ones about the examined model.
+        """
         device = usable(self.asked.device)
         model = model.to(device)
         batch, labels = self.images, self.labels
@@ -153,7 +162,7 @@ class Examination:
             }
         measured |= measure(model, stages, batch, self.probes)
         described = dataclasses.replace(
-            self._facts(changes, {"labels": labels, "functional": str(functional)}),
+            self._facts(changes, {"labels": labels, "functional": str(functional), **facts}),
             stages=operators_of(stages),
             measured=measured,
             quantities=records(declared(self.probes.values()), measured),
@@ -168,7 +177,7 @@ class Examination:
         with Progress("drawing pictures"):
             return described, [written, *draw(folder, model, stages, batch, described)]
 
-    def _facts(self, changes: Sequence[Change], more: Mapping[str, str]) -> Results:
+    def _facts(self, changes: Sequence[Change], more: Mapping[str, Any]) -> Results:
         """The examined model, described as a run's results.json describes the trained one."""
         run, asked, shape = self.subject.trained, self.asked, self.images.images.shape
         weights = self.built.weights
@@ -197,6 +206,11 @@ class Examination:
                 **more,
             },
         )
+
+
+def share_of_same_answers(first: nn.Module, second: nn.Module, images: Tensor) -> float:
+    """The share of images, 0..1, on which two models have the same most probable class."""
+    return (logits(first, images).argmax(1) == logits(second, images).argmax(1)).double().mean().item()
 
 
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:

@@ -49,9 +49,11 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
     ]
     first, every = _headlines(before, after), list(_every(before, after))
     mark = _marked("model", after)
-    short = [(title, mark, *_cells(one, old, new)) for one, title, old, new in first]
+    same = 100 * (after.examined or {})["same_answers"]
+    answers = ("same answer as before (%)", mark, "100.00", f"{same:.2f}", f"{same - 100:+.2f}")
+    short = [answers, *((title, mark, *_cells(one, old, new)) for one, title, old, new in first)]
     table = tables.from_rows(
-        ("measure", "where", *names, "difference"), every if whole else short, numbers=names
+        ("measure", "where", *names, "difference"), [answers, *every] if whole else short, numbers=names
     )
     table[-1] = tables.Column(table[-1].header, table[-1].cells)
     return _joined(
@@ -76,7 +78,7 @@ def _headlines(before: Results, after: Results) -> list[Pair]:
                 found.append((one, _unit_added(title if first is not None else others, one), first, second))
     if len(found) > SHOWN:
         found = [pair for pair in found if pair[2] != pair[3]]
-    return sorted(found, key=lambda pair: pair[0].timed or pair[0].seeds == "same")[:SHOWN]
+    return sorted(found, key=lambda pair: pair[0].timed or pair[0].seeds == "same")[: SHOWN - 1]
 
 
 def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, float | None]:
@@ -90,16 +92,21 @@ def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, f
 
 
 def _sentences(first: Sequence[Pair], after: Results) -> str:
-    """The first numbers in which the swapped model is better or worse, and whether its weights fit it."""
-    better, worse = list[str](), list[str]()
+    """How much of the function is left after a swap, and the first numbers that rise and fall with it.
+
+    None is called better: a network that was not trained with an operator says little of it.
+    """
+    examined, higher, lower = after.examined or {}, list[str](), list[str]()
     for one, title, old, new in first:
-        if one.better and old is not None and new is not None and old != new:
-            (better if (new > old) == (one.better == "higher") else worse).append(title.partition(" (")[0])
-    lines = [f"better with {after.choice}: {', '.join(better) or 'nothing'}"]
-    lines += [f"worse with {after.choice}: {', '.join(worse) or 'nothing'}"]
-    if not (after.examined or {}).get("untrained"):
-        lines.append(f"the weights were not trained with {after.choice}: compare accuracies after training")
-    return "\n".join([*lines, ""])
+        if old is not None and new is not None and old != new:
+            (higher if new > old else lower).append(title.removesuffix(f" ({one.shown_unit})"))
+    weights = "has random weights" if examined.get("untrained") else f"was not trained with {after.choice}"
+    return (
+        f"the same answer as before on {100 * examined['same_answers']:.1f} % of images; "
+        f"this network {weights}: compare after training\n"
+        f"higher with {after.choice}: {', '.join(higher) or 'nothing'}\n"
+        f"lower with {after.choice}: {', '.join(lower) or 'nothing'}\n"
+    )
 
 
 def _every(before: Results, after: Results) -> Iterator[Row]:
