@@ -291,11 +291,15 @@ def by_presets(
     labels: Tensor,
     presets: Mapping[str, Preset],
     seed: int,
+    seen: Seen | None = None,
 ) -> dict[str, Any]:
-    """Results under the named presets: exact for few shifts, else over pairs drawn for every image."""
+    """Results under the named presets: exact for few shifts, else over pairs drawn for every image.
+
+    ``seen``: predictions of these images, used and added to.
+    """
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
-    seen: Seen = {}
+    seen = {} if seen is None else seen
     found = {
         name: over_all(model, images, labels, preset, seen)
         if len(preset.shifts(size_of(images))) <= EXACT

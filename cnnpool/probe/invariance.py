@@ -21,7 +21,7 @@ from cnnpool.probe.base import (
     maps_of,
     paddings,
 )
-from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName, by_presets
+from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName, Seen, by_presets
 from cnnpool.probe.shift import cross, mean_over, parts, predictions, shift, square, with_next
 from cnnpool.probe.windows import maximum_sampling
 from cnnpool.quantity import Quantity, deviation, fraction, score
@@ -152,13 +152,14 @@ class ShiftInvariance(Probe):
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
         maxima = maximum_sampling(model, stages, few)
-        found = by_presets(model, *views, presets, self.seed)
+        seen: Seen = {}
+        found = by_presets(model, *views, presets, self.seed, seen)
         for one in found["presets"].values():
             # With each protocol, since circular shifts of zero-padded networks measure something else.
             one["model_padding"] = paddings(model)
-        found |= accuracy_of_shifts(model, *some, self.worst_px, self.max_shift_px)
+        found |= accuracy_of_shifts(model, *some, self.worst_px, self.max_shift_px, seen)
         if self.map_samples:
-            found["accuracy_over_shifts"] = accuracy_map(model, *mapped, self.max_shift_px).tolist()
+            found["accuracy_over_shifts"] = accuracy_map(model, *mapped, self.max_shift_px, seen).tolist()
         return {
             **found,
             "worst_px": self.worst_px,
@@ -176,12 +177,21 @@ class ShiftInvariance(Probe):
 
 
 def accuracy_of_shifts(
-    model: nn.Module, images: Tensor, labels: Tensor, worst_px: int, max_shift_px: int
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    worst_px: int,
+    max_shift_px: int,
+    seen: Seen | None = None,
 ) -> dict[str, float | dict[str, float]]:
-    """Worst- and mean-shift accuracy, and accuracy by shift, of images (N, C, H, W); see the quantities."""
+    """Worst- and mean-shift accuracy, and accuracy by shift, of images (N, C, H, W); see the quantities.
+
+    ``seen``: predictions of these images, and perhaps of more after them, used and added to.
+    """
+    seen = {} if seen is None else seen
     grid, crosses = square(worst_px), {d: cross(d) for d in range(max_shift_px + 1)}
     wanted = dict.fromkeys([*grid, *(way for ways in crosses.values() for way in ways)])
-    right = {way: right_answers(model, images, labels, way) for way in wanted}
+    right = {way: right_answers(model, images, labels, way, seen) for way in wanted}
     over_grid = torch.stack([right[way] for way in grid])
     return {
         "worst_shift_accuracy": over_grid.all(0).double().mean().item(),
@@ -193,15 +203,26 @@ def accuracy_of_shifts(
     }
 
 
-def accuracy_map(model: nn.Module, images: Tensor, labels: Tensor, radius: int) -> Tensor:
-    """Accuracy over all circular shifts of up to ``radius`` pixels: (2r+1, 2r+1), no shift in the centre."""
-    cells = [right_answers(model, images, labels, way).double().mean() for way in square(radius)]
+def accuracy_map(
+    model: nn.Module, images: Tensor, labels: Tensor, radius: int, seen: Seen | None = None
+) -> Tensor:
+    """Accuracy over all circular shifts of up to ``radius`` pixels: (2r+1, 2r+1), no shift in the centre.
+
+    ``seen`` as for ``accuracy_of_shifts``.
+    """
+    seen = {} if seen is None else seen
+    cells = [right_answers(model, images, labels, way, seen).double().mean() for way in square(radius)]
     return torch.stack(cells).reshape(2 * radius + 1, 2 * radius + 1)
 
 
-def right_answers(model: nn.Module, images: Tensor, labels: Tensor, way: tuple[int, int]) -> Tensor:
-    """Which images (N,) are classified correctly when all are shifted by ``way``: down, right."""
-    return predictions(model, images, torch.tensor(way)) == labels.cpu()
+def right_answers(
+    model: nn.Module, images: Tensor, labels: Tensor, way: tuple[int, int], seen: Seen
+) -> Tensor:
+    """Which images (N,) are classified correctly when all are shifted circularly by ``way``: down, right."""
+    top = seen.get(("circular", *way))
+    if top is None or len(top) < len(images):
+        top = seen["circular", *way] = predictions(model, images, torch.tensor(way))
+    return top[: len(images)] == labels.cpu()
 
 
 def relative_change(

@@ -184,3 +184,16 @@ def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
 def test_the_border_that_is_reported_counts_the_convolutions_of_the_pooling(net):
     for edges, reported in (("zeros", ["circular", "zeros"]), ("circular", ["circular"])):
         assert paddings(net("strided", border="circular", padding_mode=edges)) == reported
+
+
+def test_measurements_share_the_predictions_of_a_shift():
+    x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(2))
+    cnn, labels, passes = Corner(), torch.arange(6) % 2, []
+    cnn.register_forward_hook(lambda _, args, output: passes.append(len(output)))
+    options = {"samples": 6, "shift_samples": 5, "map_samples": 4, "stage_samples": 2}
+    found = ShiftInvariance(**options).measure(cnn, {}, x, labels)
+    # The square of up to 4 px has 81 shifts, each predicted once; passes for stages have 2 images.
+    assert sum(images > 2 for images in passes) == 81
+    apart = accuracy_of_shifts(cnn, x[:5], labels[:5], 1, 4)
+    assert {key: found[key] for key in apart} == apart
+    assert found["accuracy_over_shifts"] == accuracy_map(cnn, x[:4], labels[:4], 4).tolist()
