@@ -6,10 +6,10 @@ Each change of mutants.yaml, or of those in the rooms named, replaces a piece of
 commit. A fork of this process runs the tests of its room, then those of wiring, that run the piece, or all of
 them where none does, the quickest first, up to the first failure: those of `make test`, and where none of
 these fails those of `make test-rest`. Tests that fail with nothing changed are left out, and named.
-Outcomes are kept in build/mutants.json as they come: at the same commit a change is not tried again, at
-another the test that noticed it is asked first. Prints one JSON object: of each room the changes, those
-noticed and those noticed by `make test`; the changes that only tests of `make test-rest` see, that none
-sees, and whose text is gone.
+Outcomes are kept in build/mutants.json as they come: a change is not tried again while its file and that of
+the test that noticed it stay the same, and where they do not, that test is asked first. Prints one JSON
+object: of each room the changes, those noticed and those noticed by `make test`; the changes that only
+tests of `make test-rest` see, that none sees, and whose text is gone.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,7 +42,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants.json"
-PATIENCE_S, TRACED_S = 300, 7_200
+TRACED_S = 7_200
 LONG_AGO_S = 1_000_000_000
 FLAGS = ["-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MARKS = {"quick": "not rest", "rest": "rest"}
@@ -98,8 +98,7 @@ def main(rooms: list[str]) -> None:
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
         commit, *files = git(clone, "rev-parse", "HEAD") + git(clone, "ls-files", "*.py")
         if kept.get("commit") != commit:
-            before = kept.get("before", {}) | kept.get("ends", {})
-            kept = {"commit": commit, "before": before, "ran": {}, "ends": {}}
+            kept = carried(clone, kept, every) | {"commit": commit}
         for file in files:
             # Python knows by the time whether its bytecode is that of a file.
             os.utime(clone / file, (LONG_AGO_S, LONG_AGO_S))
@@ -115,10 +114,11 @@ def main(rooms: list[str]) -> None:
             for one in [one for one in drawn if kept["ends"].get(one.key) == end]:
                 found, test = "", _test(kept["before"].get(one.key, ""), kind)
                 if test and test in ran("known", known)["took"]:
-                    found = tried(clone, kind, one, [[test]])
+                    found = tried(clone, kind, one, [[test]], ran("known", known)["took"])
                 if not found:
                     suites = [ran(room, [f"tests/{room}"]) for room in dict.fromkeys((one.room, "wiring"))]
-                    found = tried(clone, kind, one, orders(one, suites))
+                    took = {test: s for ran_ in suites for test, s in ran_["took"].items()}
+                    found = tried(clone, kind, one, orders(one, suites), took)
                 kept["ends"][one.key] = found or ("slowly or not" if kind == "quick" else "missed")
                 sys.stderr.write(f"{kept['ends'][one.key]}: {one.file}: {one.means}\n")
                 KEPT.parent.mkdir(exist_ok=True)
@@ -150,6 +150,19 @@ def git(clone: Path, *words: str) -> list[str]:
     ).stdout.split()
 
 
+def carried(clone: Path, kept: Mapping[str, Any], every: Sequence[Mutant]) -> dict[str, Any]:
+    """What holds at this commit of outcomes at another, and the tests that noticed changes there."""
+    ends, same = kept.get("ends", {}), {}
+    with suppress(KeyError, subprocess.CalledProcessError):
+        changed = set(git(clone, "diff", "--name-only", kept["commit"], "HEAD"))
+        for one in every:
+            end = ends.get(one.key, "")
+            # A test that noticed a change still does where neither's file is another.
+            if "::" in end and not changed & {one.file, end.partition(": ")[2].partition("::")[0]}:
+                same[one.key] = end
+    return {"before": kept.get("before", {}) | ends, "ends": same, "ran": {}}
+
+
 def _test(end: str, kind: str) -> str:
     found, _, test = end.partition(": ")
     return test if found == kind else ""
@@ -166,20 +179,27 @@ def orders(mutant: Mutant, suites: Sequence[dict[str, Any]]) -> list[list[str]]:
     return found if any(found) else [sorted(ran["took"], key=ran["took"].get) for ran in suites]
 
 
-def tried(clone: Path, kind: str, mutant: Mutant, found: Sequence[list[str]]) -> str:
-    """``KIND: TEST``, the test that notices the change, or nothing."""
+def tried(
+    clone: Path, kind: str, mutant: Mutant, found: Sequence[list[str]], took: Mapping[str, float]
+) -> str:
+    """``KIND: TEST``, the test that notices the change, or nothing; ``took``: seconds of each without it."""
     path = clone / mutant.file
     text = path.read_text("utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
     try:
-        return next(filter(None, (run(clone, kind, order)[0] for order in found if order)), "")
+        for order in filter(None, found):
+            # One that takes far longer than all together do is without end.
+            limit_s = 60 + 5 * sum(took.get(test, 0) for test in order)
+            if end := run(clone, kind, order, limit_s=int(limit_s))[0]:
+                return end
+        return ""
     finally:
         path.write_text(text, "utf-8")
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
 
 
 def run(
-    clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = ()
+    clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = (), limit_s: int = TRACED_S
 ) -> tuple[str, dict[str, Any]]:
     """What failed first of ``tests``, in a process group of its own; who ran lines of ``watched``."""
     told, tell = multiprocessing.Pipe(duplex=False)
@@ -194,7 +214,7 @@ def run(
         if not watched:
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             sys.dont_write_bytecode = True
-        signal.alarm(TRACED_S if watched else PATIENCE_S)
+        signal.alarm(limit_s)
         plugin = Ran(clone, tests, watched)
         # A test that is gone would end the others.
         files = dict.fromkeys(
@@ -210,7 +230,7 @@ def run(
         )
         os._exit(0)
     tell.close()
-    found: tuple[str, dict[str, Any]] = ("", {"reach": {}, "took": {}, "unfit": ["tests that do not end"]})
+    found: tuple[str, dict[str, Any]] = (f"{kind}: without end", {"reach": {}, "took": {}, "unfit": []})
     try:
         with suppress(EOFError):
             found = told.recv()

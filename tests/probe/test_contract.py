@@ -10,7 +10,7 @@ import yaml
 
 from cnnpool import pool, registry
 from cnnpool.probe import PROBES, Batch, build, declared
-from cnnpool.probe.base import scalars
+from cnnpool.probe.base import ends_of, examined, scalars
 from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import find, numbers
 
@@ -30,6 +30,21 @@ def few(name):
 
 def test_a_probe_is_named_by_its_section():
     assert {name: entry.section for name, entry in PROBES.items()} == {name: name for name in PROBES}
+
+
+def test_black_and_white_are_normalised_as_images_are():
+    assert [end.tolist() for end in ends_of((0.25,), (0.5,))] == [[-0.5], [1.5]]
+
+
+def test_a_network_that_draws_leaves_the_generators_as_they_were():
+    class Noisy(torch.nn.Flatten):
+        def forward(self, x):
+            return super().forward(x) + torch.rand(())
+
+    before = torch.get_rng_state()
+    with examined(Noisy()) as network:
+        network(torch.zeros(1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def state(model, images):

@@ -114,9 +114,9 @@ def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(tm
     path.parent.mkdir()
     path.write_text(text := (ROOT / one.file).read_text())
     monkeypatch.setattr(
-        mutants, "run", lambda clone, kind, tests: (seen.append((tests, path.read_text())), {})
+        mutants, "run", lambda clone, kind, tests, limit_s: (seen.append((tests, path.read_text())), {})
     )
-    assert mutants.tried(tmp_path, "quick", one, [["t.py::a"], [], ["t.py::b"]]) == ""
+    assert mutants.tried(tmp_path, "quick", one, [["t.py::a"], [], ["t.py::b"]], {}) == ""
     assert seen == [([test], text.replace(one.old, one.new)) for test in ("t.py::a", "t.py::b")]
     assert path.read_text() == text
     took = {"t.py::late": 2.0, "t.py::soon": 1.0, "u.py::x": 0.0}
