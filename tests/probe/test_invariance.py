@@ -164,6 +164,17 @@ def test_accuracy_under_shifts_is_counted_over_all_of_them(net):
     assert accuracy_map(cnn, x, labels, 1)[0, 2] == right[-1, 1].double().mean()
 
 
+def test_the_worst_shift_and_the_mean_over_shifts_of_a_hand_worked_image():
+    # The corner sees the bright pixel where nothing is shifted alone, 1 of 9.
+    image = -torch.ones(1, 1, 5, 5)
+    image[0, 0, 0, 0] = 1
+    bright, dark = (accuracy_of_shifts(Corner(), image, torch.tensor([label]), 1, 1) for label in (1, 0))
+    assert (bright["worst_shift_accuracy"], dark["worst_shift_accuracy"]) == (0, 0)
+    assert bright["mean_shift_accuracy"] == pytest.approx(1 / 9)
+    always = accuracy_of_shifts(Corner(), -image.abs(), torch.tensor([0]), 1, 1)
+    assert always["worst_shift_accuracy"] == always["mean_shift_accuracy"] == 1
+
+
 def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     cnn, (x, labels) = net(), batch()
     few = {"samples": 5, "stage_samples": 4, "map_samples": 3}
