@@ -117,3 +117,8 @@ def test_a_part_of_a_larger_batch_costs_what_it_costs_alone():
     tiny, images, labels = Tiny(), torch.randn(100, 1, 4, 4), torch.zeros(100, dtype=torch.int64)
     alone = saved_bytes(tiny, images[:2].clone(), labels[:2].clone())
     assert saved_bytes(tiny, images[:2], labels[:2]) == alone
+
+
+def test_speed_is_in_images(monkeypatch):
+    monkeypatch.setattr("cnnpool.probe.cost.seconds", lambda *_: 0.5)
+    assert images_per_s(nn.Flatten(), torch.zeros(4, 1, 2, 2), repeats=1) == 8

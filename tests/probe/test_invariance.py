@@ -175,6 +175,9 @@ def test_the_worst_shift_and_the_mean_over_shifts_of_a_hand_worked_image():
     assert bright["mean_shift_accuracy"] == pytest.approx(1 / 9)
     always = accuracy_of_shifts(Corner(), -image.abs(), torch.tensor([0]), 1, 1)
     assert always["worst_shift_accuracy"] == always["mean_shift_accuracy"] == 1
+    # Up and left by one it comes to the corner.
+    found = accuracy_map(Corner(), image.roll((1, 1), (2, 3)), torch.tensor([1]), 1)
+    assert found[0, 0] == found.sum() == 1
 
 
 def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
