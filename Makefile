@@ -9,8 +9,8 @@
 #   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
 #
 # On Linux, CNNPOOL_TORCH=cpu takes torch's build without CUDA, from torch's own server: about 2 GB on disk
-# instead of 7, whose two packages alone come without hashes to check them against. PYTHON=python3.12 chooses
-# the Python.
+# instead of 7, whose two packages alone come without hashes to check them against. Where that server cannot be
+# reached, a line says so and the ordinary build is taken. PYTHON=python3.12 chooses the Python.
 
 BIN := .venv/bin
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -62,7 +62,9 @@ LOCKED := $(INSTALL) --build-constraints requirements.lock --require-hashes --re
 ifeq ($(CNNPOOL_TORCH),cpu)
 # torch's server builds files of its own, which no lock knows: all others are checked, and torch has no further ones.
 INSTALL_ALL := $(LOCKED) .venv/others.txt --no-deps && \
-	$(INSTALL) --torch-backend cpu --no-deps --requirements .venv/torch.txt
+	{ $(INSTALL) --torch-backend cpu --no-deps --requirements .venv/torch.txt || \
+	{ echo "cnnpool: torch's own server gave no build without CUDA: taking the ordinary one" && \
+	$(LOCKED) requirements.lock; }; }
 else
 INSTALL_ALL := $(LOCKED) requirements.lock
 endif

@@ -10,6 +10,7 @@ from cnnpool.explain.operator import UNKNOWN, Room, build, entry_of, found, grad
 from cnnpool.pool import ApsPool2d, LpsPool2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
+from cnnpool.pool.strided import Rectifier
 
 IMAGES = torch.tensor(
     [
@@ -87,7 +88,8 @@ class Example:
     ``evaluated`` is y in evaluation mode, beside a draw; ``upstream`` and ``gradients`` are of each sample's
     own loss by its y and x; ``derivatives``, dy/dx, and ``windows``, bool, are (N, h*w, H, W). ``picks``
     says that an output can leave inputs of its window without gradient where no two inputs are equal;
-    ``options`` are those set, READABLE ones included.
+    ``options`` are those set, READABLE ones included. ``rectified``, of the shape of y, is what a ReLU gets
+    that ends the operator; ``own_gradients`` are dL_n/dw of the operator's weights, (N, *shape).
     """
 
     title: str
@@ -104,6 +106,8 @@ class Example:
     phases: list[list[str]]
     picks: bool
     options: dict[str, object]
+    rectified: Tensor | None
+    own_gradients: dict[str, Tensor]
 
     @property
     def weight_gradients(self) -> Tensor:
@@ -115,6 +119,13 @@ class Example:
         reached = self.derivatives[n, index] != 0
         window = self.windows[n, index]
         return bool(not (reached & ~window).any() and (window & ~reached).any())
+
+    def off(self, n: int, index: int) -> str:
+        """That output ``index`` of sample ``n`` depends on no input since a ReLU set it to 0; or empty."""
+        if self.rectified is None or self.derivatives[n, index].any():
+            return ""
+        before = self.rectified[n].flatten()[index]
+        return f"no input: ReLU sets {number(before)} to 0" if before <= 0 else ""
 
     def tie(self, n: int, index: int) -> str:
         """The tie in the window of output ``index`` of sample ``n``; empty if chance or phases decide, or if
@@ -152,11 +163,12 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
     # Only operators with phases read it.
     operator.__dict__["keep_phase"] = True
     inputs = images.clone().requires_grad_()
-    outputs = forward(operator, inputs)
+    outputs, rectified = rectifying(operator, inputs)
     if outputs[0].numel() > MOST_OUTPUTS:
         many = f"{outputs[0].numel():,} outputs"
         raise ValueError(f"{name}: {many} are too many to explain: at most {MOST_OUTPUTS}")
     upstream = 1.0 + torch.arange(outputs[0].numel(), dtype=torch.float64).reshape(outputs[0].shape)
+    own = own_gradients(operator, outputs, upstream)
     (gradients,) = torch.autograd.grad(outputs, inputs, upstream.expand_as(outputs))
     with torch.no_grad():
         parts = phases(operator, images)
@@ -166,7 +178,11 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         title=f"{name} ({settings})" if settings else name,
         formula=getattr(operator, "formula", UNKNOWN),
         facts={
-            **({"gradient": gradient_of(name) + here(name, slopes)} if room == "pool" else {}),
+            **(
+                {"gradient": gradient_of(name) + here(name, operator, slopes, reach)}
+                if room == "pool"
+                else {}
+            ),
             **{fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")},
         },
         images=images,
@@ -180,6 +196,8 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         phases=parts,
         picks=bool((reach[:1] & (derivatives(operator, close_images(images.shape)) == 0)).any()),
         options=options,
+        rectified=rectified,
+        own_gradients=own,
     )
 
 
@@ -217,14 +235,53 @@ def without_noise(values: Tensor) -> Tensor:
     return torch.where(values.abs() < NOISE, 0, values)
 
 
-def here(name: str, slopes: Tensor) -> str:
+def rectifying(operator: nn.Module, images: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The outputs, and what the last ReLU got if its output is the operator's own."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, given, result: seen.append((given[0], result)))
+        for layer in operator.modules()
+        if isinstance(layer, Rectifier | nn.ReLU)
+    ]
+    outputs = forward(operator, images)
+    for hook in hooks:
+        hook.remove()
+    ends = seen and seen[-1][1].shape == outputs.shape and torch.equal(seen[-1][1], outputs)
+    return outputs, seen[-1][0].detach() if ends else None
+
+
+def own_gradients(operator: nn.Module, outputs: Tensor, upstream: Tensor) -> dict[str, Tensor]:
+    """Name -> dL_n/dw of every sample, (N, *shape of w), of the operator's own weights."""
+    weights = {name: weight for name, weight in operator.named_parameters() if weight.requires_grad}
+    found: dict[str, list[Tensor]] = {name: [] for name in weights}
+    for one in outputs if weights else ():
+        loss = (one * upstream).sum()
+        rows = torch.autograd.grad(loss, list(weights.values()), retain_graph=True, materialize_grads=True)
+        for name, row in zip(weights, rows, strict=True):
+            found[name].append(row)
+    return {name: torch.stack(rows) for name, rows in found.items()}
+
+
+def here(name: str, operator: nn.Module, slopes: Tensor, reach: Tensor) -> str:
     """A clause on the first image of an example, where it differs from the operator's kind of gradient."""
     kind, reached = getattr(entry_of("pool", name), "gradient", ""), (slopes[0] != 0).any(0)
     if kind == "sparse" and reached.all():
         return "; here every input gets some"
+    if (outside := ~reach[0].any(0)).any() and hasattr(operator, "kernel_size") and _border(outside):
+        mend = " (ceil_mode=true covers it)" if getattr(operator, "ceil_mode", None) is False else ""
+        return (
+            f"; here {outside.sum()} of {outside.numel()} inputs lie in a border that no window covers{mend}"
+        )
     if kind in ("dense", "uneven") and not reached.all():
         return f"; here {(~reached).sum()} of {reached.numel()} inputs get none"
     return ""
+
+
+def _border(outside: Tensor) -> bool:
+    """Whether the inputs ``outside``, (H, W), are the last rows and columns and no others."""
+    rows, columns = outside.all(1), outside.all(0)
+    last = all(torch.equal(one.int().sort().values, one.int()) for one in (rows, columns))
+    return last and torch.equal(outside, rows[:, None] | columns[None, :])
 
 
 def close_images(shape: torch.Size) -> Tensor:

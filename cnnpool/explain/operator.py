@@ -22,7 +22,11 @@ LARGEST = 64
 MOST_CELLS = 16
 """Largest side of an image in cells: more do not fit a screen."""
 MOST_IMAGES = 8
-SPELLINGS = {"pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "2d": ""}
+SPELLINGS = {
+    "pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "convolution": "conv", "2d": ""
+}  # fmt: skip
+OTHERS_NAMES = {"conv": "strided"}
+"""What other programs call an operator -> its name here."""
 KINDS = {
     "sparse": "each output passes its gradient to a few inputs of its window, the others get none",
     "dense": "every input under a window gets a share of the gradient",
@@ -49,6 +53,7 @@ def build(
 
 def found(word: str, room: Room | None = None) -> tuple[Room, str]:
     """Room and name that ``word`` means: ``maxpool``, ``MaxPool2d`` and ``max pooling`` are ``max``."""
+    word = word if room == "readout" else OTHERS_NAMES.get(_plain(word), word)
     names = {one: registry.names(*ROOMS[one]) for one in ROOMS if room in (None, one)}
     for one, known in names.items():
         if word in known:

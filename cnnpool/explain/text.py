@@ -49,7 +49,7 @@ def _grids(example: Example, n: int) -> list[str]:
     for start in range(0, len(blocks), together):
         last = slice(start, start + together)
         lines += side_by_side(names[last], list(example.derivatives[n][last]))
-    ties = [(name, example.tie(n, index)) for index, name in enumerate(names)]
+    ties = [(name, example.off(n, index) or example.tie(n, index)) for index, name in enumerate(names)]
     return lines + [f"{name[1:-3]}: {tie}" for name, tie in ties if tie]
 
 
@@ -61,7 +61,9 @@ def _output(example: Example, n: int, index: int) -> str:
         for i, j in derivative.nonzero().tolist()
     ]
     value = number(example.outputs[n, 0, row, column])
-    message = [f"  y[{row},{column}] = {value}  from  {', '.join(sources) or 'no input'}"]
+    message = [
+        f"  y[{row},{column}] = {value}  from  {', '.join(sources) or example.off(n, index) or 'no input'}"
+    ]
     if example.chooses(n, index):
         window = example.windows[n, index]
         rows = [
@@ -106,8 +108,20 @@ def _batch(example: Example) -> list[str]:
         "added up where they share a weight. With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
         f"  {shares}   sum: {number(total / count)}, the mean over the samples",
         f"With reduction='sum' there is no 1/N, and dL/dw = {number(total)}.",
+        *_own(example),
         f"Positions that get gradient from at least one sample: {covered} of {example.images[0].numel()}",
     ]
+
+
+def _own(example: Example) -> list[str]:
+    """The gradients of the operator's own weights: of each sample, and their mean."""
+    lines = ["The operator's own weights are shared by the samples, so their gradients meet here:"]
+    for name, each in example.own_gradients.items():
+        grids = [*each, each.mean(0)]
+        titles = [f"dL_{n}/d{name}" for n in range(1, len(each) + 1)] + [f"dL/d{name}, their mean"]
+        flat = [grid.reshape(-1, grid.shape[-1]) for grid in grids]
+        lines += [f"  {line}" for line in side_by_side(titles, flat)]
+    return lines if example.own_gradients else []
 
 
 def side_by_side(titles: list[str], grids: list[Tensor]) -> list[str]:

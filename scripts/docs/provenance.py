@@ -1,4 +1,4 @@
-"""Write docs/provenance, a page for each published sweep, and the tables of docs/results.md.
+"""Write docs/provenance, a page for each published sweep, and what other pages say of their numbers.
 
 usage: python scripts/docs/provenance.py
 
@@ -7,6 +7,7 @@ provenance.yaml says how a sweep was run; the numbers are those of its runs.csv,
 
 import csv
 import statistics
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -185,6 +186,36 @@ def sizes() -> str:
     return tables.markdown(tables.from_rows(["images", *SIZED], rows))
 
 
+ORDERS = {
+    "gradient_routing.md": (
+        "routed",
+        "gradient.*.zero_fraction",
+        "Share without gradient, mean over the stages",
+    ),
+    "shift_invariance.md": (
+        *("moved", "invariance.stages.*.relative_change.1"),
+        "Relative change under 1 px, mean over the stages",
+    ),
+}
+"""Page -> the place of its sentence, column and words of it."""
+
+
+def order(column: str, words: str) -> str:
+    """A sentence: the choices on MNIST with the means of a column, least first."""
+    means = {
+        name: statistics.fmean(values.values())
+        for name, values in Table("mnist_operators", "max").of(column).items()
+    }
+    each = ", ".join(f"{name} {means[name]:.3f}" for name in sorted(means, key=means.__getitem__))
+    return f"{words}, least first (ten seeds): {each}."
+
+
+def ordered(page: str, text: str) -> str:
+    """The text of a page of ``ORDERS`` with its sentence."""
+    place, column, words = ORDERS[page]
+    return _filled(text, place, textwrap.fill(order(column, words), 120))
+
+
 def results(text: str) -> str:
     """docs/results.md with its tables as the runs have them."""
     text = _filled(text, "sizes", sizes())
@@ -207,6 +238,9 @@ def main() -> None:
         (DOCS / "provenance" / f"{entry['name']}.md").write_text(page(entry, shown), "utf-8")
     path = DOCS / "results.md"
     path.write_text(results(path.read_text("utf-8")), "utf-8")
+    for name in ORDERS:
+        text = (DOCS / name).read_text("utf-8")
+        (DOCS / name).write_text(ordered(name, text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import pytest
 from scipy.stats import t
 
 DOCS = Path(__file__).parents[2] / "docs"
-# Of fast recipes and of how a recipe was chosen no runs were kept.
-WITHOUT_RUNS = ("fast", "finetune_recipe")
+# Of these no runs were kept.
+WITHOUT_RUNS = ("fast", "finetune_recipe", "photographs")
 PROVENANCE = [one for one in sorted(DOCS.glob("provenance/*.md")) if one.stem not in WITHOUT_RUNS]
 PAGES = (DOCS.parent / "README.md", DOCS / "results.md", *PROVENANCE)
 NUMBER = r"[+-]?\d+\.\d\d"
@@ -152,8 +152,45 @@ def test_the_generated_pages_are_those_of_the_published_runs():
     text = (DOCS / "results.md").read_text("utf-8")
     assert provenance.results(text) == text, "run scripts/docs/provenance.py"
     assert len(text.split()) <= 2000
+    for name in provenance.ORDERS:
+        text = (DOCS / name).read_text("utf-8")
+        assert provenance.ordered(name, text) == text
     pages = {entry["name"]: provenance.page(entry, shown) for entry, shown in provenance.sweeps()}
     assert {path.stem: path.read_text("utf-8") for path in DOCS.glob("provenance/*.md")} == pages
+
+
+@pytest.mark.parametrize(
+    ("page", "column"),
+    [
+        ("gradient_routing.md", "gradient.*.zero_fraction"),
+        ("shift_invariance.md", "invariance.stages.*.relative_change.1"),
+    ],
+)
+def test_the_order_of_a_figure_is_that_of_the_runs(page, column):
+    found = {name: statistics.mean(of.values()) for name, of in published("mnist_operators", column).items()}
+    text = (DOCS / page).read_text("utf-8").partition("least first (ten seeds): ")[2].partition(".\n")[0]
+    cited = [part.split() for part in re.sub(r"\s+", " ", text).split(", ")]
+    assert [name for name, _ in cited] == sorted(found, key=found.__getitem__)
+    assert all(float(number) == round(found[name], 3) for name, number in cited)
+
+
+def published(folder, column):
+    return samples(DOCS / folder / "runs.csv")[None, column]
+
+
+def test_the_arithmetic_that_choices_add_is_what_the_pages_say():
+    def more(folder, one, other, column="cost.flops"):
+        means = {name: statistics.mean(of.values()) for name, of in published(folder, column).items()}
+        return 100 * (means[one] / means[other] - 1)
+
+    readme, results = ((DOCS.parent / "README.md").read_text(), (DOCS / "results.md").read_text())
+    assert "2 and 0.5 % more arithmetic" in readme
+    assert round(more("mnist_operators", "max_blur", "max")) == 2
+    assert round(more("cifar_operators/4", "max_blur", KEPT), 1) == 0.5 and "for 0.5 % more" in results
+    assert round(more("mnist_operators", "conv_blur", "max")) == 79 and "for 79 % more" in results
+    assert round(more("cifar_operators/4", KEPT.replace("true", "false"), KEPT)) == -17
+    assert round(more("readouts", "gap", "flatten", "cost.parameters")) == -4
+    assert "for 17 % less\narithmetic" in results and "4 % fewer parameters" in results
 
 
 FINDINGS = {"mnist_few/100": "max", "mnist_operators": "max", "cifar_operators/4": "max", "finetune": "keep"}

@@ -361,3 +361,36 @@ def test_the_list_has_every_name_once_in_its_group(capsys):
     assert sorted(listed) == sorted([*pool.OPERATORS, *readout.READOUTS])
     (sparse,) = (group for group in groups if group.startswith("sparse: "))
     assert "max" in sparse.split() and "avg" not in sparse.split()
+
+
+def test_a_zero_that_a_relu_made_names_it():
+    shown = example("strided", images("1 -3; -4 -2"))
+    # Padded by zeros the kernel 0.5 0.6 / 0.8 0.9 lies on the image: 0.5 - 1.8 - 3.2 - 1.8.
+    assert "y[0,0] = 0  from  no input: ReLU sets -6.3 to 0" in text(shown)
+    # Where derivatives are grids, and where the maximum is 0 by itself.
+    low = IMAGES.clone()
+    low[0, 0, 3, 0] = -99
+    assert "y[1,0]: no input: ReLU sets" in text(example("strided", low))
+    assert "ReLU" not in text(example("max", 0 * IMAGES))
+
+
+def test_a_batch_shows_the_gradient_of_the_kernel_of_each_sample_and_their_mean():
+    shown = example("strided", images("1 2; 3 4", "5 6; 7 8"), kernel_size=2, padding=0)
+    # One window and dL/dy = 1: the gradient of a tap is the pixel under it.
+    each = shown.own_gradients["conv.weight"].flatten(1)
+    assert each.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    lines = text(shown).splitlines()
+    start = next(n for n, line in enumerate(lines) if "dL/dconv.weight, their mean" in line)
+    assert [line.split() for line in lines[start + 1 : start + 3]] == [list("125634"), list("347856")]
+    assert "own weights" not in text(example("max", IMAGES))
+
+
+def test_a_border_that_no_window_covers_is_said_to_be_left_out():
+    fact = example("avg", IMAGES, kernel_size=3, stride=2).facts["gradient"]
+    assert fact.endswith("7 of 16 inputs lie in a border that no window covers (ceil_mode=true covers it)")
+    for name, options in (("avg", {"kernel_size": 3, "stride": 2, "ceil_mode": True}), ("subsample", {})):
+        assert "border" not in example(name, IMAGES, **options).facts["gradient"]
+
+
+def test_a_convolution_leads_to_the_strided_one():
+    assert all(found(word) == ("pool", "strided") for word in ("conv2d", "conv", "Conv2d", "convolution"))

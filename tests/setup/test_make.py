@@ -100,6 +100,13 @@ def test_new_checkout_is_installed_by_hash_and_ready_only_at_the_end(checkout):
     assert not (checkout.venv / "unfinished").exists()
 
 
+def test_without_torchs_own_server_the_ordinary_build_is_taken_with_a_line(checkout):
+    checkout.python()
+    status, said, _, calls = checkout.make("setup", CNNPOOL_TORCH="cpu", fails="--torch-backend")
+    assert status == 0 and "gave no build without CUDA: taking the ordinary one" in said
+    assert "--require-hashes" in calls[-3] and calls[-3].endswith("--requirements requirements.lock")
+
+
 def test_torch_for_cpus_goes_without_hashes_alone(checkout):
     checkout.python()
     status, _, _, calls = checkout.make("setup", CNNPOOL_TORCH="cpu")
