@@ -34,7 +34,7 @@ from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, replace
 from cnnpool.surgery.stages import added, measurable, operators_of, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
-from cnnpool.system.hardware import environment, usable
+from cnnpool.system.hardware import environment, keep_memory, usable
 from cnnpool.system.next_command import from_here, next_lines
 from cnnpool.system.progress import Progress, make_way
 from cnnpool.tables import printable
@@ -56,6 +56,8 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
         if getattr(asked, name) is not None and getattr(asked, name) < 2:
             raise ValueError(f"--{name} must be at least 2, got {getattr(asked, name)}")
     probes = build_probes(asked.probes, asked.set, asked.samples)
+    # As a training does: maps of the same sizes are made over and over.
+    keep_memory()
     checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
     subject = find(asked.model, checkpoint, asked.weights, asked.seed)
     folder = folder_of(asked.out, asked.model)
