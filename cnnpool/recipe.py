@@ -212,7 +212,7 @@ class Wandb(TensorBoard):
     Args:
         project: that runs belong to.
         entity: user or team that the project belongs to; null: the key's own.
-        tags: words to find runs by.
+        tags: words to find runs by, there and in a column of TensorBoard's HParams.
         notes: a sentence on the run; null: none.
     """
 

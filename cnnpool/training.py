@@ -16,7 +16,7 @@ from cnnpool.data import Dataset
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
-from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags
+from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags, Wandb
 from cnnpool.run_folder import checkpoint, layout
 from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.run_folder.results import Results
@@ -74,7 +74,8 @@ def train(
     logs, given = ((), ()) if rank() else (chosen, own.loggers)
     with logging_to(logs, run, given) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
-        record = None if rank() else Record(out, kept, run.quantities)
+        tags = [tag for one in chosen if isinstance(one, Wandb) for tag in one.tags]
+        record = None if rank() else Record(out, kept, run.quantities, tags)
         loggers = [record, *others] if record else []
         saving = Checkpoints(out, run.mark, record, signals)
         if record:

@@ -29,10 +29,17 @@ class Record(Logger):
 
     Lightning's TensorBoardLogger repeats or loses steps after an interruption. A resumed run keeps
     ``kept_bytes`` of ``metrics.jsonl`` and rewrites its event file from these lines, so each number occurs
-    in it once and in order. The definitions of ``quantities`` stand beside TensorBoard's charts.
+    in it once and in order. The definitions of ``quantities`` stand beside TensorBoard's charts, and ``tags``
+    in a column of HParams.
     """
 
-    def __init__(self, folder: Path, kept_bytes: int = 0, quantities: Sequence[Quantity] = ()):
+    def __init__(
+        self,
+        folder: Path,
+        kept_bytes: int = 0,
+        quantities: Sequence[Quantity] = (),
+        tags: Sequence[str] = (),
+    ):
         super().__init__()
         self.folder = folder
         self.metrics = MetricsFile(folder, kept_bytes)
@@ -41,7 +48,7 @@ class Record(Logger):
         self.board = SummaryWriter(folder, max_queue=1000)
         # The writer's own methods do not support descriptions of scalars.
         self.events: Any = self.board.file_writer
-        self.quantities = quantities
+        self.quantities, self.tags = quantities, tags
         self.charts: dict[str, list[str]] = {}
         self.definitions: dict[str, str] = {}
         self.latest = 0.0
@@ -104,7 +111,8 @@ class Record(Logger):
         self.board.add_custom_scalars(layout)
         where, _, choice = results.choice.rpartition("/")
         headline = headlines(results.measured, results.quantities)
-        self._hyperparameters(f"{choice} ({where})" if where else choice, settings(results), headline)
+        chosen = settings(results) | ({"tags": ", ".join(self.tags)} if self.tags else {})
+        self._hyperparameters(f"{choice} ({where})" if where else choice, chosen, headline)
         own = {stage: node for stage, node in results.stages.items() if node != results.pool}
         asked = {key: getattr(results, key) for key in (*NAMED, "fit", "seed")}
         asked |= {f"stage.{stage}": node for stage, node in own.items()}

@@ -13,6 +13,8 @@ from proofs import elsewhere, proves
 from shelf import Shelf
 from short_runs import STILL, results_of
 from short_studies import Bench, shared_jobs_of
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from cnnpool.choose.drive import Driver
 from cnnpool.launch import run_processes
@@ -241,6 +243,9 @@ def test_several_logs_get_a_run_and_each_takes_its_own_options(command, monkeypa
     assert given == ["team", ["pools", "digits"], "a first try", "cnnpool"] and second.args[0] == "mine"
     assert "train/loss" in first.tags & second.tags and Path("run/csv/metrics.csv").is_file()
     assert json.loads(Path("run/logged.json").read_text()).keys() == {"wandb", "mlflow"}
+    plugin = EventAccumulator("run").Reload().PluginTagToContent("hparams")
+    row = HParamsPluginData.FromString(plugin["_hparams_/session_start_info"]).session_start_info.hparams
+    assert row["tags"].string_value == "pools, digits" and row["fit.lr"].number_value > 0
 
 
 @proves("overwrite")

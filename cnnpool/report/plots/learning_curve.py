@@ -80,10 +80,10 @@ def of_histories(
     (x_label, y_label), scale = every[0].labels, every[0].scale
     figure, [axes] = panels.grid(1, 7.5, 4)
 
-    def lines(one: History, colour: str, dash: str, name: str) -> None:
+    def lines(one: History, colour: str, dash: str, name: str, width: float = 1.1) -> None:
         for values in one.each:
             x = sorted(values)
-            axes.plot(x, [scale * values[at] for at in x], dash, color=colour, linewidth=1.1, label=name)
+            axes.plot(x, [scale * values[at] for at in x], dash, color=colour, linewidth=width, label=name)
 
     few = len(done) <= FEW
     for label, one in done.items():
@@ -94,7 +94,8 @@ def of_histories(
             band = one.accuracy if few else one.accuracy[[0, 0, 0]]
             panels.with_band(axes, one.epochs, scale * band, style, name)
     for label, one in running.items():
-        lines(one, styles[label].colour, ":", f"{label} ({len(one.each)} running)")
+        # Dots of the width of a seed's line are lost on a dark page.
+        lines(one, styles[label].colour, ":", f"{label} ({len(one.each)} running)", width=2)
     whole = all(float(at).is_integer() for one in every for at in one.epochs)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=whole))
     axes.set(xlabel=x_label, ylabel=y_label)
