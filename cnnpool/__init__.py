@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from cnnpool.report.render import compare
     from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
+    from cnnpool.system.process import tune
 
 __version__ = "0.3.0"
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "max_pool2d",
     "swap",
     "train",
+    "tune",
 ]
 
 
@@ -40,6 +42,8 @@ if not TYPE_CHECKING:
             from cnnpool.report import render as room
         elif name == "keep_memory":
             from cnnpool.system import hardware as room
+        elif name == "tune":
+            from cnnpool.system import process as room
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(room, name)

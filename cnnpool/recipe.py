@@ -2,8 +2,10 @@
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, doc
@@ -235,9 +237,13 @@ class MLflow(TensorBoard):
 
     Args:
         experiment: that runs belong to.
+        tags: words to find runs by, each a tag with the value true.
+        notes: a sentence on the run, its description; null: none.
     """
 
     experiment: str = "cnnpool"
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
 
     package: ClassVar[str] = "mlflow"
     needs: ClassVar[str] = (
@@ -246,6 +252,17 @@ class MLflow(TensorBoard):
 
     def is_addressed(self) -> bool:
         return bool(os.environ.get("MLFLOW_TRACKING_URI"))
+
+
+@dataclass(frozen=True)
+class Installed(TensorBoard):
+    """A package's too: ``make`` is called with the run's folder and returns one of Lightning's loggers."""
+
+    name: str
+    make: Callable[[Path], Any]
+
+    def __post_init__(self) -> None:
+        """Its options were checked by the signature of what makes it."""
 
 
 LOGGERS: dict[str, type[TensorBoard]] = {

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from cnnpool.fit.run_state import Run
 from cnnpool.lightning.probe_callback import log_figure
-from cnnpool.recipe import Csv, MLflow, TensorBoard, Wandb
+from cnnpool.recipe import Csv, Installed, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout
 from cnnpool.system.atomic import write_json
 
@@ -114,10 +114,12 @@ def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
                 return [Guarded("csv", CSVLogger(run.out, name="csv", version=""))]
             case Wandb():
                 return [Guarded("wandb", _wandb(run, chosen))]
-            case MLflow(experiment=experiment):
-                return [Guarded("mlflow", _mlflow(run, experiment))]
+            case MLflow():
+                return [Guarded("mlflow", _mlflow(run, chosen))]
+            case Installed(name=name, make=make):
+                return [Guarded(name, make(run.out))]
     except Exception as error:
-        name = type(chosen).__name__.lower()
+        name = getattr(chosen, "name", type(chosen).__name__.lower())
         raise ValueError(f"log={name} cannot be opened: {str(error).partition(chr(10))[0]}") from error
     return []
 
@@ -143,9 +145,12 @@ def _wandb(run: Run, chosen: Wandb) -> WandbLogger:
     return logger
 
 
-def _mlflow(run: Run, experiment: str) -> MLFlowLogger:
-    address = os.environ["MLFLOW_TRACKING_URI"]
-    logger = MLFlowLogger(experiment, run.run, tracking_uri=address, run_id=_remembered(run.out, "mlflow"))
+def _mlflow(run: Run, chosen: MLflow) -> MLFlowLogger:
+    address, known = os.environ["MLFLOW_TRACKING_URI"], _remembered(run.out, "mlflow")
+    tags = dict.fromkeys(chosen.tags, "true")
+    if chosen.notes:
+        tags["mlflow.note.content"] = chosen.notes
+    logger = MLFlowLogger(chosen.experiment, run.run, tracking_uri=address, tags=tags, run_id=known)
     _remember(run.out, "mlflow", str(logger.run_id))
     return logger
 

@@ -1,11 +1,12 @@
 """Check settings against the schema's options before anything is made, read or built."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from cnnpool import registry, schema
 from cnnpool.choices import is_published, network_options, options_of, own_operators
-from cnnpool.recipe import LOGGERS, REFUSED, TensorBoard
+from cnnpool.recipe import LOGGERS, REFUSED, Installed, TensorBoard
 from cnnpool.registry import KEEP, Option
 
 
@@ -88,7 +89,8 @@ def loggers_of(settings: Mapping[str, Any]) -> list[TensorBoard]:
     known = dict(item for entry in entries for item in registry.options_of(entry).items())
     taken = registry.check_options(known, ",".join(names), options_of(chosen), "log")
     made: list[TensorBoard] = []
-    for entry in entries:
+    for name, entry in zip(names, entries, strict=True):
         own = registry.options_of(entry)
-        made.append(entry(**{key: value for key, value in taken.items() if key in own}))
+        make = partial(entry, **{key: value for key, value in taken.items() if key in own})
+        made.append(make() if name in LOGGERS else Installed(name, make))
     return made

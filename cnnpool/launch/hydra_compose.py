@@ -26,7 +26,7 @@ from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, p
 from cnnpool.schema import ROOMS, options_of
 
 PRIMARY = "train"
-FROM_PACKAGES = ("callback", "data", "model", "pool", "readout")
+FROM_PACKAGES = ("callback", "data", "log", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
 
 

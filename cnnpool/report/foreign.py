@@ -33,7 +33,7 @@ HIGHER = re.compile(
     r"(?i:acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc)"
     r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:f1|m?ap|m?iou|r2|top.?[15])(?![a-z])"
 )
-STEPS = re.compile(r"(?i)epoch|step|iter|round")  # Columns that number the steps of a run, and not runs
+STEPS = re.compile(r"(?i)epoch|step|iter|round|generation|episode")  # Columns that number steps of a run
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
 MOST = 12  # Most columns, curves or values that are listed

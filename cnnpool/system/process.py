@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -15,6 +16,24 @@ def share_cores() -> None:
     """Make torch's idle threads sleep early, before it is imported: a spinning one takes others' cores."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+def tune() -> bool:
+    """Set for a CPU loop of one's own what ``cnnpool train`` sets: call it before torch is imported.
+
+    It lets torch's idle threads sleep early (``GOMP_SPINCOUNT``, unless the environment says otherwise) and
+    calls ``cnnpool.keep_memory``. The OpenMP library reads the first once, as torch is imported: a call after
+    that warns and sets the second alone. Returns whether both took effect.
+    """
+    late = "torch" in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if late:
+        said = f"its idle threads spin; call cnnpool.tune() before, or export GOMP_SPINCOUNT={SPINS}"
+        warnings.warn(f"torch is imported already: {said}", stacklevel=2)
+    else:
+        share_cores()
+    from cnnpool.system.hardware import keep_memory
+
+    return keep_memory() and not late
 
 
 @contextmanager

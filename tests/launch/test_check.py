@@ -48,7 +48,7 @@ HINTS = {
     "hydra/sweeper=optuna": "cnnpool train -m hydra/sweeper=optuna", "tags=[a]": "log.tags=[first,second]",
     "-m hydra/launcher=submitit_slurm": "pip install hydra-submitit-launcher",
     "trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true",
-    "+trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true", "log.tags=[a]": "an option of log=wandb",
+    "+trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true", "log.tags=[a]": "log=mlflow,wandb",
     "trainer.accelerator=tpu": "one of auto, cpu, gpu, mps",
     "fit.quantisation_bits=1": "choose from fit.", "pool.kernel_size=3(": "type 'pool.kernel_size='"
 }  # fmt: skip

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+import cnnpool
 from cnnpool.system import process
 
 
@@ -52,6 +53,8 @@ def test_threads_sleep_soon_unless_the_environment_says_otherwise(monkeypatch):
     process.share_cores()
     assert process.os.environ["GOMP_SPINCOUNT"] == "7"
     monkeypatch.delenv("GOMP_SPINCOUNT")
+    with pytest.warns(UserWarning, match=r"torch is imported already: .*export GOMP_SPINCOUNT=1000"):
+        assert not cnnpool.tune() and "GOMP_SPINCOUNT" not in process.os.environ
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     process.share_cores()
     assert "GOMP_SPINCOUNT" not in process.os.environ

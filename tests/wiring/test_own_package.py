@@ -69,7 +69,9 @@ def small():
 def test_a_built_in_network_trains_with_one_of_each(command, in_a_folder):
     chosen = ["model.width=2", "readout=spread", "readout.weight=0.5", "pool@stage.s2=midrange", *QUICK]
     halted = ["callback=[halt,early_stopping]", "callback.halt.after_steps=2", "hydra.run.dir=run"]
-    assert command("train", *chosen, *halted) == 0
+    assert command("train", *chosen, *halted, "log=[lines,csv]", "log.file=all.txt") == 0
+    assert "1 train/loss" in (in_a_folder / "run" / "all.txt").read_text()
+    assert (in_a_folder / "run" / "csv" / "metrics.csv").is_file()
     found = json.loads((in_a_folder / "run" / "results.json").read_text())
     assert found["stages"]["s2"] == {"name": "midrange", "stride": 2} and found["steps"] == 2
     assert found["readout"] == {"name": "spread", "weight": 0.5} and found["data"]["images"] == 40
@@ -96,6 +98,7 @@ def test_a_network_is_swept_over_its_options_recorded_and_loaded(command, in_a_f
     [
         ("model=small model.width=0", "model.width must be a whole number, at least 1, got 0"),
         ("pool=midrange pool.stride=0", "pool.stride must be a whole number, at least 1, got 0"),
+        ("log=lines log.file=3", "log.file must be a text, got 3"),
         ("callback=halt callback.halt.after_steps=x", "after_steps must be a whole number, at least 1"),
         ("model=my_package.nets:smal", "no network named 'my_package.nets:smal'; choose from small"),
         ("model=small model.heigth=3", "unknown key 'model.heigth'"),
@@ -137,11 +140,55 @@ def test_it_is_explained_timed_and_a_candidate(capsys):
 
 
 def test_the_commands_of_the_page_are_valid():
-    shown = [command.words[2:] for command in commands(PAGE) if command.words[1] == "train"]
+    shown = [one.words[2:] for one in commands(PAGE) if one.text.startswith("cnnpool train")]
     assert len(shown) > 5
     for words in shown:
         overrides = [word for word in words if word != "-m"]
         assert not any(job.mistake for job in jobs_of(Request(overrides, multirun="-m" in words)))
+
+
+SEARCH = """
+import cnnpool, optuna
+from my_package.scores import Sharp
+
+def objective(trial):
+    pool = trial.suggest_categorical("pool", ["max", "midrange"])
+    width = trial.suggest_int("model.width", 2, 3)
+    settings = {"pool": pool, "model": "small", "model.width": width, "fit.max_steps": 2, "out": "search"}
+    return cnnpool.train(*QUICK, "probe=none", settings, classifier=Sharp).val.accuracy
+
+study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+study.optimize(objective, n_trials=2)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # Of Optuna, at its import.
+def test_python_takes_its_loss_logger_and_callback_and_optuna_searches(in_a_folder):
+    from my_package.scores import Lines, Sharp
+    from my_package.training import halt
+
+    settings = {"model": "small", "readout": "keep", "pool": "midrange", "probe": "none", "out": "python"}
+    own = {"callbacks": [halt(after_steps=2)], "loggers": [Lines(in_a_folder / "lines.txt")]}
+    results = cnnpool.train(*QUICK, settings, classifier=Sharp, **own)
+    assert results.steps == 2 and "train/loss" in (in_a_folder / "lines.txt").read_text()
+    network = cnnpool.load(in_a_folder / "python" / results.run, classifier=Sharp)
+    assert "MidrangePool2d" in kinds(network) and type(network) is Sharp
+    known = {"QUICK": QUICK}
+    exec(SEARCH, known)
+    assert len(known["study"].trials) == 2 and 0 <= known["study"].best_value <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_notebook_runs_the_page_a_search_and_a_comparison(site, in_a_folder, monkeypatch):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    (page,) = [one.text for one in commands(PAGE) if one.program and not one.text.startswith("# my_package")]
+    cells = [page, f"QUICK = {QUICK!r}\n{SEARCH}", "cnnpool.compare('search', 'val.accuracy')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    where = {"metadata": {"path": str(in_a_folder)}}
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
+    assert "Val accuracy (1 seed; max" in notebook.cells[-1].outputs[-1]["data"]["text/plain"]
 
 
 @pytest.mark.slow
