@@ -1,10 +1,11 @@
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cnnpool.choose.study import plan, resolution, view
+from cnnpool.choose.study import _finished, plan, resolution, signed, view
 
 LEVEL = {"max": 0.9, "avg": 0.8, "strided": 0.85, "subsample": 0.7}
 
@@ -136,3 +137,21 @@ def test_a_metric_that_no_run_measures_is_refused(make_study, bench, drive):
     study.metric = replace(study.metric, key="val.accuracies")
     with pytest.raises(ValueError, match=r"choose\.metric=val\.accuracies: the runs .* mean 'val\.accuracy'"):
         drive(study, bench(noisy))
+
+
+def test_where_less_is_better_a_smaller_value_counts_more(make_study):
+    study = make_study()
+    run = SimpleNamespace(measured={"cost": {"flops": 100}, "val": {"accuracy": 0.5}})
+    assert signed(study, run) == 0.5 and signed(replace(study, metric=study.cost), run) == -100
+
+
+def test_a_candidate_is_out_that_costs_more_than_so_many_times_the_cheapest(make_study, bench, drive):
+    study = make_study(pools=("max", "avg", "strided"), limit=1.5, rounds=3, margin="0")
+    found, _, _ = drive(study, bench(noisy))
+    assert set(found.out) == {2} and found.out[2].startswith("over the limit: 2.00 times the FLOPs")
+
+
+def test_a_study_ends_once_the_cheapest_is_shown_to_be_no_worse(make_study):
+    state = SimpleNamespace(finished="", not_worse=[0])
+    ends = [_finished(state, [0, 1], costs, 3, make_study()) for costs in ([100.0, 200.0], [200.0, 100.0])]
+    assert ends == ["decided", ""]
