@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,12 @@ def test_the_cheapest_of_equivalent_candidates_is_recommended():
     assert (state.finished, state.not_worse) == ("equivalent", (0, 1))
     assert recommend(state, values, [1.0, 2.0]) == 0
     assert recommend(state, values, [2.0, 1.0]) == 1
+
+
+def test_of_equal_costs_the_better_is_recommended():
+    values = np.array([[0.8, 0.8], [0.9, 0.9], [0.7, 0.7]])
+    state = replay(values, Rule(candidates=3, rounds=2, margin=0.05))
+    assert recommend(replace(state, not_worse=(0, 1, 2)), values, [1.0] * 3) == 1
 
 
 def test_without_evidence_nothing_is_recommended():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cnnpool.choose.study import _finished, plan, resolution, signed, view
+from cnnpool.choose.study import _cost, _finished, plan, resolution, signed, view
 
 LEVEL = {"max": 0.9, "avg": 0.8, "strided": 0.85, "subsample": 0.7}
 
@@ -155,3 +155,10 @@ def test_a_study_ends_once_the_cheapest_is_shown_to_be_no_worse(make_study):
     state = SimpleNamespace(finished="", not_worse=[0])
     ends = [_finished(state, [0, 1], costs, 3, make_study()) for costs in ([100.0, 200.0], [200.0, 100.0])]
     assert ends == ["decided", ""]
+
+
+def test_the_cost_of_a_candidate_is_the_mean_over_its_runs(make_study):
+    runs = {
+        seed: SimpleNamespace(measured={"cost": {"flops": flops}}) for seed, flops in enumerate((100, 300))
+    }
+    assert _cost(make_study(), SimpleNamespace(runs=lambda seeds: runs)) == 200
