@@ -5,6 +5,7 @@ usage: python scripts/figures.py
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,9 +21,20 @@ BUDGET = {
     "package": (("cnnpool/**/*.py",), 37_000, 345),
     "tests": (("tests/**/*.py",), 26_000, None),
     "scripts": (("scripts/**/*.py",), 4_500, None),
-    "Markdown": (("*.md", "docs/*.md", "docs/[!g]*/*.md", "outputs/README.md"), 4_000, None),
+    "Markdown": (("*.md", "docs/*.md", "outputs/README.md"), 2_000, None),
 }
 """Part -> patterns of its files, the most lines, and the most files."""
+WRITTEN = (
+    "docs/operators.md",
+    "docs/glossary.md",
+    "docs/claims.md",
+    "docs/faults.md",
+    "docs/performance*.md",
+)
+WRITTEN += ("docs/index.md",)
+"""Patterns of pages that scripts write whole, and of the site's menus: they count for no part."""
+PASSAGE = re.compile(r"<!-- (.*): begin -->.*?<!-- \1: end -->\n", re.DOTALL)
+"""A part of a page that a script writes, which counts for none either."""
 RUN = ("train", "data=digits", "pool=max", "fit=smoke", "fit.progress=false")
 MOST_RUN_FILES = 70
 TRACE = """
@@ -100,7 +112,8 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 def weight(part: str, root: Path = ROOT) -> tuple[int, int]:
     """Lines and files of a part of ``BUDGET``."""
     paths = {path for pattern in BUDGET[part][0] for path in root.glob(pattern)}
-    return sum(len(path.read_text("utf-8").splitlines()) for path in paths), len(paths)
+    paths -= {path for pattern in WRITTEN for path in root.glob(pattern)}
+    return sum(len(PASSAGE.sub("", path.read_text("utf-8")).splitlines()) for path in paths), len(paths)
 
 
 def run_files() -> list[str]:

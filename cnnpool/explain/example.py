@@ -174,17 +174,12 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         parts = phases(operator, images)
     slopes, reach = derivatives(operator, images), windows(operator, images.shape)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
+    routes = gradient_of(name) + here(name, operator, slopes, reach) if room == "pool" else ""
+    stated = {fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")}
     return Example(
         title=f"{name} ({settings})" if settings else name,
         formula=getattr(operator, "formula", UNKNOWN),
-        facts={
-            **(
-                {"gradient": gradient_of(name) + here(name, operator, slopes, reach)}
-                if room == "pool"
-                else {}
-            ),
-            **{fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")},
-        },
+        facts=({"gradient": routes} if routes else {}) | stated,
         images=images,
         outputs=outputs.detach(),
         evaluated=evaluated,

@@ -49,8 +49,10 @@ def test_files_are_weighed_by_part(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("one\ntwo\n")
+    (tmp_path / "docs" / "glossary.md").write_text("whole\n")
+    (tmp_path / "G.md").write_text("one\n<!-- a: begin -->\nwritten\n<!-- a: end -->\ntwo\n")
     found = {part: figures.weight(part, tmp_path) for part in figures.BUDGET}
-    assert found == {"package": (2, 1), "tests": (2, 1), "scripts": (0, 0), "Markdown": (6, 3)}
+    assert found == {"package": (2, 1), "tests": (2, 1), "scripts": (0, 0), "Markdown": (4, 2)}
 
 
 def test_private_names_of_other_packages_are_found():
