@@ -41,7 +41,7 @@ MOST = 12  # Most columns, curves or values that are listed
 
 @dataclass(frozen=True)
 class Asked:
-    """What was named: metrics, the keys of a choice, that of the seed, a pattern of paths, conditions.
+    """The given names: metrics, keys of a choice, that of the seed, a pattern of paths, conditions.
 
     A run counts by the mean of its ``last`` points, or by the ``best``, which also says what is better.
     """

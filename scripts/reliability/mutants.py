@@ -151,7 +151,7 @@ def git(clone: Path, *words: str) -> list[str]:
 
 
 def carried(clone: Path, kept: Mapping[str, Any], every: Sequence[Mutant]) -> dict[str, Any]:
-    """What holds at this commit of outcomes at another, and the tests that noticed changes there."""
+    """The outcomes at another commit that hold at this one, and the tests that noticed changes there."""
     ends, same = kept.get("ends", {}), {}
     with suppress(KeyError, subprocess.CalledProcessError):
         changed = set(git(clone, "diff", "--name-only", kept["commit"], "HEAD"))
@@ -201,7 +201,7 @@ def tried(
 def run(
     clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = (), limit_s: int = TRACED_S
 ) -> tuple[str, dict[str, Any]]:
-    """What failed first of ``tests``, in a process group of its own; who ran lines of ``watched``."""
+    """The first of ``tests`` to fail, in a process group of its own; who ran lines of ``watched``."""
     told, tell = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""What a checkpoint knows of a training, with a stand-in for the Trainer."""
+"""The facts that a checkpoint holds of a training, with a stand-in for the Trainer."""
 
 from types import SimpleNamespace
 

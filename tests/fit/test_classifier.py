@@ -54,7 +54,7 @@ def test_an_image_is_predicted_by_the_network_in_evaluation_mode_which_keeps_its
 
 
 class Notes(Logger, Callback):
-    """What is logged, the rate of each step, and the checkpoint within the second epoch."""
+    """The numbers logged, the rate of each step, and the checkpoint within the second epoch."""
 
     name = version = ""
 

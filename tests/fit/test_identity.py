@@ -1,4 +1,4 @@
-"""What a checkpoint must match besides settings, so that no run goes on as another."""
+"""The facts besides settings that a checkpoint must match, so that no run goes on as another."""
 
 from dataclasses import replace
 

@@ -19,8 +19,8 @@ ROOMS = {
     "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
     "probe": f"PIL torch .pool.max .pool.window .quantity {BASES} {SCHEMA}",
     "fit": (
-        "PIL lightning matplotlib tensorboard torch torchmetrics torchvision .bounds .explain .lightning "
-        f".network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
+        "PIL lightning matplotlib numpy tensorboard torch torchmetrics torchvision .bounds .explain "
+        f".lightning .network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
     ),
     # The probes describe the numbers of runs that do not do so themselves yet.
     "report": (
@@ -30,7 +30,7 @@ ROOMS = {
     "tensorboard": "matplotlib tensorboard werkzeug .choose.ledger .json_text .report .run_folder .tables",
     "explain": "matplotlib torch .cli_parser .pool .readout .registry .system .tables",
     "bench": f"torch .cli_parser .pool .registry .run_folder .system .tables {RIVALS}",
-    "__init__": ".launch.python .pool .report.render .surgery .system.hardware",
+    "__init__": ".launch.python .pool .report.render .surgery .system.hardware .system.process",
     "choices": ".registry",
     "network": f"torch .choices .published .registry .run_folder {LAYERS}",
     "training": f"torch yaml .choices .fit .network .published .recipe .run_folder .system {LAYERS}",

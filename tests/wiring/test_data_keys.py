@@ -170,5 +170,6 @@ def test_published_networks_are_changed_as_asked():
     before = modules(*first, "model.order=before")
     assert before != usual and before.count("BlurPool2d") == blurs
     behind = modules(*first, "model.after=activation")
-    at = behind.index("BlurPool2d")
-    assert behind[at - 1] == "ReLU" and usual[at - 1] != "ReLU" and behind.count("BlurPool2d") == blurs
+    first_blur, first_behind = usual.index("BlurPool2d"), behind.index("BlurPool2d")
+    assert usual[first_blur - 1] == "Conv2d" and behind[first_behind - 1] == "ReLU"
+    assert behind.count("BlurPool2d") == blurs
