@@ -130,6 +130,15 @@ def swap(
     )  # fmt: skip
 
 
+def _check_place(order: Order, after: After) -> None:
+    check_choice("order", order, Order)
+    check_choice("after", after, After)
+    if (order, after) == ("before", "activation"):
+        raise ValueError(
+            "after='activation' makes convolutions dense, and order='before' leaves their stride"
+        )
+
+
 def exchange(
     model: nn.Module,
     chosen: str | Entry,
@@ -143,12 +152,7 @@ def exchange(
     skip_stem: bool = False,
 ) -> list[Change]:
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
-    check_choice("order", order, Order)
-    check_choice("after", after, After)
-    if (order, after) == ("before", "activation"):
-        raise ValueError(
-            "after='activation' makes convolutions dense, and order='before' leaves their stride"
-        )
+    _check_place(order, after)
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)

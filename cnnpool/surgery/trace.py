@@ -141,6 +141,12 @@ class FunctionalPooling(Watch):
         )
 
 
+def _contexts(model: nn.Module, example: Tensor, watch: Watch | None) -> tuple[Any, ...]:
+    # Fractional max pooling also draws in evaluation mode.
+    devices = [example.device] if example.is_cuda else []
+    return evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), watch or nullcontext()
+
+
 def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
@@ -178,18 +184,10 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
                 hooks.append(module.register_forward_hook(watch.leave))
             for hook in hooks:
                 stack.callback(hook.remove)
-        # Fractional max pooling also draws in evaluation mode.
-        devices = [example.device] if example.is_cuda else []
-        contexts = (
-            evaluating(model),
-            torch.random.fork_rng(devices),
-            torch.no_grad(),
-            watch or nullcontext(),
-        )
         # Hooks do not fire inside compiled graphs.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
-            for context in contexts:
+            for context in _contexts(model, example, watch):
                 stack.enter_context(context)
             model(example)
         # Third-party forward methods may raise any exception.

@@ -125,6 +125,11 @@ def main(rooms: list[str]) -> None:
                 part = KEPT.with_suffix(".part")
                 part.write_text(json.dumps(kept, indent=1))
                 part.replace(KEPT)
+    print(json.dumps(summary(drawn, kept, gone)))
+
+
+def summary(drawn: Sequence[Mutant], kept: Mapping[str, Any], gone: Sequence[str]) -> dict[str, Any]:
+    """Counts, in all and by room, and the changes that were missed."""
     ends = {one: kept["ends"][one.key].partition(":")[0] for one in drawn}
     by_room = {}
     for room in dict.fromkeys(one.room for one in drawn):
@@ -137,11 +142,7 @@ def main(rooms: list[str]) -> None:
     )
     unfit = sorted({test for ran in kept["ran"].values() for test in ran["unfit"]})
     total = {"changes": changes, "noticed": noticed, "noticed quickly": quickly, "by room": by_room}
-    print(
-        json.dumps(
-            {**total, "slowly": slowly, "missed": missed, "gone": gone, "tests that fail without": unfit}
-        )
-    )
+    return {**total, "slowly": slowly, "missed": missed, "gone": gone, "tests that fail without": unfit}
 
 
 def git(clone: Path, *words: str) -> list[str]:

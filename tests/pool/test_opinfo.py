@@ -17,7 +17,10 @@ def tested_by_torch():
     with warnings.catch_warnings():
         # Of libraries that torch's tests can use.
         warnings.simplefilter("ignore")
-        known = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+        # They would forbid, for this whole process, to set flags of cuDNN, as Lightning's Trainer does.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.backends, "disable_global_flags", lambda: None)
+            known = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
     return {(one.name.removeprefix("nn.functional."), one.variant_test_name): one for one in known}
 
 

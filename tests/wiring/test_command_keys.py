@@ -228,7 +228,7 @@ def test_runs_belong_to_the_project_or_experiment_of_a_service(name, key, comman
         assert "log=wandb cannot be opened: no route to host" in capfd.readouterr().err
 
 
-@proves("log.wandb.entity", "log.wandb.tags", "log.wandb.notes")
+@proves("log.wandb.entity", "log.wandb.tags", "log.wandb.notes", "log.mlflow.tags", "log.mlflow.notes")
 def test_several_logs_get_a_run_and_each_takes_its_own_options(command, monkeypatch):
     monkeypatch.setattr("cnnpool.recipe.find_spec", lambda package: True)
     for variable, value in (("WANDB_MODE", "offline"), ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")):
@@ -241,6 +241,8 @@ def test_several_logs_get_a_run_and_each_takes_its_own_options(command, monkeypa
     ((first,), (second,)) = wandb.opened, mlflow.opened
     given = [first.options[key] for key in ("entity", "tags", "notes", "project")]
     assert given == ["team", ["pools", "digits"], "a first try", "cnnpool"] and second.args[0] == "mine"
+    noted = {"pools": "true", "digits": "true", "mlflow.note.content": "a first try"}
+    assert second.options["tags"] == noted
     assert "train/loss" in first.tags & second.tags and Path("run/csv/metrics.csv").is_file()
     assert json.loads(Path("run/logged.json").read_text()).keys() == {"wandb", "mlflow"}
     plugin = EventAccumulator("run").Reload().PluginTagToContent("hparams")
