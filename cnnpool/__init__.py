@@ -33,20 +33,20 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         # Imported on first use: `cnnpool --help` must not wait for torch.
         if name in ("as_modules", "swap"):
-            from cnnpool import surgery as room
+            from cnnpool import surgery as source
         elif name in ("avg_pool2d", "max_pool2d"):
-            from cnnpool import pool as room
+            from cnnpool import pool as source
         elif name in ("classifier", "datamodule", "load", "train"):
-            from cnnpool.launch import python as room
+            from cnnpool.launch import python as source
         elif name == "compare":
-            from cnnpool.report import render as room
+            from cnnpool.report import render as source
         elif name == "keep_memory":
-            from cnnpool.system import hardware as room
+            from cnnpool.system import hardware as source
         elif name == "tune":
-            from cnnpool.system import process as room
+            from cnnpool.system import process as source
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(room, name)
+        return getattr(source, name)
 
 
 def __dir__() -> list[str]:

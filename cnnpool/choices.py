@@ -1,4 +1,4 @@
-"""Names and options that a run's settings choose, as plain data; imports no room."""
+"""Names and options that a run's settings choose, as plain data; imports no group."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -14,7 +14,7 @@ from argcomplete.shell_integration import shellcode
 
 from cnnpool.cli_parser import Parser
 from cnnpool.launch import conf_dir, defaults, names_of
-from cnnpool.schema import ROOMS, options_of
+from cnnpool.schema import GROUPS, options_of
 
 SHELLS = ("bash", "zsh", "fish")
 PLACES = ("DIR", "FOLDER", "RUNS")
@@ -87,10 +87,10 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     found = set()
     for known in keys:
         if known.startswith(prefix):
-            # A room is both a choice and a prefix of keys, so neither is completed with a space.
-            room, dot, _ = known.partition(".")
-            is_room = dot and room in keys and "." not in prefix
-            found.add(f"{room}." if is_room else f"{known}=")
+            # A group is both a choice and a prefix of keys, so neither is completed with a space.
+            group, dot, _ = known.partition(".")
+            is_group = dot and group in keys and "." not in prefix
+            found.add(f"{group}." if is_group else f"{known}=")
     return sorted(found)
 
 
@@ -102,15 +102,15 @@ def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     of_room = [word.partition("=")[2] for word in words if word.partition("=")[0] in ("pool", "readout")]
     named = of_room or [word for word in words if "=" not in word]
     if not named:
-        return [name for room in ("pool", "readout") for name in names_of(room) if name != "keep"]
+        return [name for group in ("pool", "readout") for name in names_of(group) if name != "keep"]
     is_pool = named[0] in names_of("pool") and f"readout={named[0]}" not in words
-    room = "pool" if is_pool else "readout"
-    if named[0] not in names_of(room):
+    group = "pool" if is_pool else "readout"
+    if named[0] not in names_of(group):
         return []
-    options = keys_of([f"{room}={named[0]}"], None)
-    found = [word.removeprefix(f"{room}.") for word in options if word.startswith(f"{room}.")]
+    options = keys_of([f"{group}={named[0]}"], None)
+    found = [word.removeprefix(f"{group}.") for word in options if word.startswith(f"{group}.")]
     if is_whole:
-        return [f"{key}={value}" for value in options.get(f"{room}.{key}") or ()]
+        return [f"{key}={value}" for value in options.get(f"{group}.{key}") or ()]
     return [f"{word}=" for word in found]
 
 
@@ -130,16 +130,16 @@ def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, lis
     """Key -> its values, empty if not to be listed, None for a folder; ``more`` has the user's choices."""
     chosen = defaults() | dict(override.partition("=")[::2] for override in overrides)
     stages = [key for key in chosen if key.startswith("pool@")]
-    found: dict[str, list[str] | None] = {key: names_of(key, more) for key in (*ROOMS, "experiment")}
+    found: dict[str, list[str] | None] = {key: names_of(key, more) for key in (*GROUPS, "experiment")}
     found |= {key: [*names_of("pool", more), "inherit"] for key in stages}
     found["seed"] = []
-    for key in (*ROOMS, *stages):
-        room, where = key.partition("@")[0], key.removeprefix("pool@")
+    for key in (*GROUPS, *stages):
+        group, where = key.partition("@")[0], key.removeprefix("pool@")
         for name in chosen.get(key, "").split(","):
-            for entry, place in [(name, where)] if room != "probe" else _probes(name):
+            for entry, place in [(name, where)] if group != "probe" else _probes(name):
                 # The options of an installed package are unknown until it is imported.
                 with suppress(KeyError):
-                    options = options_of(room, entry)
+                    options = options_of(group, entry)
                     found |= {f"{place}.{option}": list(one.choices) for option, one in options.items()}
     return found | dict.fromkeys(FOLDERS)
 

@@ -98,10 +98,10 @@ def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
     return net, whole
 
 
-def _changed(room: str, chosen: Settings) -> dict[str, Any]:
+def _changed(group: str, chosen: Settings) -> dict[str, Any]:
     """``chosen`` without options at their default, which an operator takes from the layer it replaces."""
     if chosen["name"] == KEEP:
         return dict(chosen)
-    known = registry.options_of(registry.lookup(TABLES[room], room, chosen["name"]))
+    known = registry.options_of(registry.lookup(TABLES[group], group, chosen["name"]))
     usual = {key: as_json(option.default) for key, option in known.items()}
     return {k: v for k, v in chosen.items() if k not in usual or as_json(v) != usual[k]}

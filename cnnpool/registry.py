@@ -1,4 +1,4 @@
-"""From a name to an object: one explicit table per room; the signature is the schema of the options."""
+"""From a name to an object: one explicit table per group; the signature is the schema of the options."""
 
 import difflib
 import inspect
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
-_given: dict[str, dict[str, Any]] = {}  # By room and name, of this process
+_given: dict[str, dict[str, Any]] = {}  # By group and name, of this process
 PLAIN = (str, int, float, tuple, list, dict, types.NoneType)  # Types of values in a configuration
 KEEP = "keep"  # Keeps the operator or readout of a published network
 
@@ -41,7 +41,7 @@ class Option:
         """The legal values as written on the command line, if they can be listed."""
         return choices(self.hint)
 
-    def take(self, key: str, value: Any) -> Any:
+    def validate(self, key: str, value: Any) -> Any:
         """``value``, checked, lists as tuples; a ValueError of one line names ``key`` and both.
 
         Booleans are no numbers, NaN is refused; a float may be a whole number, or the text ``inf`` of JSON.
@@ -71,7 +71,7 @@ class Option:
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
-def offer(table: Mapping[str, Entry], room: str, entry: Entry) -> str:
+def offer(table: Mapping[str, Entry], group: str, entry: Entry) -> str:
     """Make a class or function known in this process, as if a package brought it, and return its name.
 
     That is its own name, or that of the same entry in ``table``; a ValueError if another has that name.
@@ -83,48 +83,48 @@ def offer(table: Mapping[str, Entry], room: str, entry: Entry) -> str:
     if not name.isidentifier():
         raise ValueError(f"{entry!r} has no name: give a class, or a function defined by def")
     if name in table:
-        raise ValueError(f"{name} is the name of another of the {room}: give yours another name")
-    _given.setdefault(room, {})[name] = entry
+        raise ValueError(f"{name} is the name of another of the {group}: give yours another name")
+    _given.setdefault(group, {})[name] = entry
     return name
 
 
-def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
+def lookup(table: Mapping[str, Entry], group: str, name: str) -> Entry:
     """The class or function called ``name``: a built-in one, else an installed package's entry point.
 
     Of that the value, ``package.module:function``, is a name too.
     """
     if name in table:
         return table[name]
-    if name in _given.get(room, {}):
-        given: Entry = _given[room][name]
+    if name in _given.get(group, {}):
+        given: Entry = _given[group][name]
         return given
-    foreign = _foreign(f"cnnpool.{room}")
+    foreign = _foreign(f"cnnpool.{group}")
     if point := foreign.get(name) or next((one for one in foreign.values() if one.value == name), None):
         entry: Entry = _loaded(point)
         return entry
-    raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, names(table, room))}")
+    raise ValueError(f"no {group[:-1]} named {name!r}; {did_you_mean(name, names(table, group))}")
 
 
-def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
-    """Every class or function of a room by name; those of packages that cannot be imported only warn."""
+def entries(table: Mapping[str, Entry], group: str) -> dict[str, Entry]:
+    """Every class or function of a group by name; those of packages that cannot be imported only warn."""
     found: dict[str, Entry] = {}
-    for name, point in _foreign(f"cnnpool.{room}").items():
+    for name, point in _foreign(f"cnnpool.{group}").items():
         try:
             found[name] = _loaded(point)
         except ValueError as error:
             log.warning("%s", error)
-    return found | _given.get(room, {}) | dict(table)
+    return found | _given.get(group, {}) | dict(table)
 
 
-def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
-    return list(dict.fromkeys([*table, *_given.get(room, ()), *_foreign(f"cnnpool.{room}")]))
+def names(table: Mapping[str, Callable[..., Any]], group: str) -> list[str]:
+    return list(dict.fromkeys([*table, *_given.get(group, ()), *_foreign(f"cnnpool.{group}")]))
 
 
 def construct(
-    table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
+    table: Mapping[str, Callable[..., Made]], group: str, name: str, *args: Any, **options: Any
 ) -> Made:
     """Call the entry ``name`` with ``options``, checked against its keyword-only parameters."""
-    entry = lookup(table, room, name)
+    entry = lookup(table, group, name)
     return entry(*args, **check(entry, name, options))
 
 
@@ -167,7 +167,7 @@ def check_options(
             where = "" if path is None else f"{path}.{key}: "
             raise ValueError(f"{where}{name} has no option {key!r}; {did_you_mean(key, known)}")
         where = f"{name}: {key}" if path is None else f"{path}.{key}"
-        checked[key] = known[key].take(where, value)
+        checked[key] = known[key].validate(where, value)
     return checked
 
 
@@ -187,7 +187,7 @@ def checked(entry: Class) -> Class:
     def __init__(self: Any, *args: Any, **options: Any) -> None:
         known = options_of(entry)
         taken = {
-            key: known[key].take(key, value) if key in known else value for key, value in options.items()
+            key: known[key].validate(key, value) if key in known else value for key, value in options.items()
         }
         construct_unchecked(self, *args, **taken)
 

@@ -1,4 +1,4 @@
-"""The rooms of a configuration, their choices and their options, read from ``schema.json`` without torch.
+"""The groups of a configuration, their choices and their options, read from ``schema.json`` without torch.
 
 ``python scripts/schema.py`` writes that file from the signatures; a test compares them.
 """
@@ -27,7 +27,7 @@ FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bou
 
 
 @dataclass(frozen=True)
-class Room:
+class Group:
     """A group of choices in ``conf``: its entry points ``cnnpool.<entries>``, and its tables or its class."""
 
     entries: str
@@ -35,19 +35,19 @@ class Room:
     needed: bool = False
 
 
-ROOMS = {
-    "data": Room("datasets", ("cnnpool.data:DATASETS",), needed=True),
-    "model": Room("models", ("cnnpool.model:MODELS", "cnnpool.published.build:PUBLISHED"), needed=True),
-    "pool": Room("operators", ("cnnpool.pool:OPERATORS",), needed=True),
-    "readout": Room("readouts", ("cnnpool.readout:READOUTS",), needed=True),
-    "fit": Room("", ("cnnpool.recipe:Recipe",), needed=True),
-    "trainer": Room("", ("cnnpool.recipe:TrainerFlags",)),
-    "callback": Room("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",)),
-    "probe": Room("probes", ("cnnpool.probe:PROBES",)),
-    "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
-    "log": Room("loggers", ("cnnpool.recipe:LOGGERS",)),
+GROUPS = {
+    "data": Group("datasets", ("cnnpool.data:DATASETS",), needed=True),
+    "model": Group("models", ("cnnpool.model:MODELS", "cnnpool.published.build:PUBLISHED"), needed=True),
+    "pool": Group("operators", ("cnnpool.pool:OPERATORS",), needed=True),
+    "readout": Group("readouts", ("cnnpool.readout:READOUTS",), needed=True),
+    "fit": Group("", ("cnnpool.recipe:Recipe",), needed=True),
+    "trainer": Group("", ("cnnpool.recipe:TrainerFlags",)),
+    "callback": Group("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",)),
+    "probe": Group("probes", ("cnnpool.probe:PROBES",)),
+    "launch": Group("launchers", ("cnnpool.launch.runners:RUNNERS",)),
+    "log": Group("loggers", ("cnnpool.recipe:LOGGERS",)),
 }
-SECTIONS = (*ROOMS, "stage", "seed", "out", "overwrite", "objective", "experiment")  # First parts of keys
+SECTIONS = (*GROUPS, "stage", "seed", "out", "overwrite", "objective", "experiment")  # First parts of keys
 OWN = {
     "seed": Option(Seed, 0, "of the weights, the order of the images, and all draws"),
     "out": Option(str, "outputs", "folder below which every run gets its own"),
@@ -56,27 +56,27 @@ OWN = {
         str | tuple[str, ...], "val/accuracy", "number that hydra/sweeper optimises; a list for several"
     ),
 }
-"""Options that belong to no room."""
+"""Options that belong to no group."""
 
 
-def names(room: str) -> list[str]:
-    """The names of the classes and functions of a room; one empty name if all choices share one class."""
-    return list(_content()[room])
+def names(group: str) -> list[str]:
+    """The names of the classes and functions of a group; one empty name if all choices share one class."""
+    return list(_content()[group])
 
 
-def options_of(room: str, name: str) -> Mapping[str, Option]:
-    """The options of a choice; a KeyError if the room has no such name, which a package may define."""
-    names = _content()[room]
+def options_of(group: str, name: str) -> Mapping[str, Option]:
+    """The options of a choice; a KeyError if the group has no such name, which a package may define."""
+    names = _content()[group]
     if name not in names and "" not in names:
         raise KeyError(name)
-    return _options(room, name if name in names else "")
+    return _options(group, name if name in names else "")
 
 
 @cache
-def _options(room: str, name: str) -> Mapping[str, Option]:
+def _options(group: str, name: str) -> Mapping[str, Option]:
     return {
         key: Option(_hint(content["type"]), text=content["text"])
-        for key, content in _content()[room][name].items()
+        for key, content in _content()[group][name].items()
     }
 
 

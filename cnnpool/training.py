@@ -18,7 +18,7 @@ from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
 from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags, Wandb
 from cnnpool.run_folder import checkpoint, layout
-from cnnpool.run_folder.identity import as_json, asked
+from cnnpool.run_folder.identity import as_json, identity_settings
 from cnnpool.run_folder.results import Results
 from cnnpool.system.atomic import write_text
 from cnnpool.system.hardware import keep_memory
@@ -77,7 +77,7 @@ def train(
         tags = [tag for one in chosen if isinstance(one, Wandb) for tag in one.tags]
         record = None if rank() else Record(out, kept, run.quantities, tags)
         loggers = [record, *others] if record else []
-        saving = Checkpoints(out, run.mark, record, signals)
+        saving = Checkpoints(out, run.run_id, record, signals)
         if record:
             for other in others:
                 other.replay(record.records)
@@ -176,13 +176,14 @@ def prepare(
     if recipe.test == "best" and not len(run.dataset.val):
         raise ValueError("fit.test=best needs validation images: raise data.val_size, or take fit.test=last")
     run.flags = in_batches(TrainerFlags(**settings.get("trainer", {})).given, run.images)
-    run.out, run.run, run.probes, run.overrides, run.asked = out, name, probes, overrides, asked(settings)
+    run.out, run.run, run.probes, run.overrides = out, name, probes, overrides
+    run.asked = identity_settings(settings)
     # Precision and data are not settings, but they must match a checkpoint too.
     facts = {**run.asked, "precision": precision_of(recipe), "data_sha256": run.dataset.sha256}
     run.classifier.header = checkpoint.header(facts, kernels_in_use())
     out.mkdir(parents=True, exist_ok=True)
     if not rank():
-        run.mark = layout.begin(out)
+        run.run_id = layout.begin(out)
         if not (out / layout.CHECKPOINTS).exists():
             save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     return run
@@ -190,9 +191,9 @@ def prepare(
 
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    mark = layout.temp_prefix(folder.parent)
+    prefix = layout.temp_prefix(folder.parent)
     for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):
-        write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), maker=mark)
+        write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), prefix=prefix)
 
 
 def normalised(dataset: Dataset, net: Published) -> Dataset:

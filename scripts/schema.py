@@ -22,20 +22,20 @@ BUILT = {"model": ("pool", "readout")}
 """Arguments that a configuration does not set by their own names."""
 
 
-def entries(room: str) -> dict[str, Callable[..., Any]]:
-    """The classes and functions of a room by name."""
+def entries(group: str) -> dict[str, Callable[..., Any]]:
+    """The classes and functions of a group by name."""
     found: dict[str, Callable[..., Any]] = {}
-    for place in schema.ROOMS[room].tables:
+    for place in schema.GROUPS[group].tables:
         table = pkgutil.resolve_name(place)
         found |= table if isinstance(table, Mapping) else {"": table}
     return found
 
 
 def generate() -> dict[str, dict[str, dict[str, Any]]]:
-    """Room -> choice -> option -> its type and a sentence on it."""
+    """Group -> choice -> option -> its type and a sentence on it."""
     return {
-        room: {name: _options(entry, BUILT.get(room, ())) for name, entry in entries(room).items()}
-        for room in schema.ROOMS
+        group: {name: _options(entry, BUILT.get(group, ())) for name, entry in entries(group).items()}
+        for group in schema.GROUPS
     }
 
 

@@ -1,4 +1,4 @@
-"""Every option of every room takes the values within its bounds, and refuses all others in one line."""
+"""Every option of every group takes the values within its bounds, and refuses all others in one line."""
 
 import math
 from typing import Annotated, Literal
@@ -17,11 +17,11 @@ TABLES = {
 }  # fmt: skip
 FACTORIES = {"pool", "readout"}
 OPTIONS = [
-    (room, name, key)
-    for room, table in TABLES.items()
+    (group, name, key)
+    for group, table in TABLES.items()
     for name, entry in table.items()
     for key in registry.options_of(entry)
-    if room != "model" or key not in FACTORIES
+    if group != "model" or key not in FACTORIES
 ]
 VALUES = [
     -1, 0, 1, 2, 3, 8, 9, 11, 16, 17, 255, 256, 257, 1024, 1025, 10**9, 10**9 + 1, 10**40,
@@ -31,20 +31,20 @@ VALUES = [
 ]  # fmt: skip
 
 
-def take(room, name, key, value):
+def take(group, name, key, value):
     """As a command line checks it."""
-    return registry.check(TABLES[room][name], name, {key: value}, room)[key]
+    return registry.check(TABLES[group][name], name, {key: value}, group)[key]
 
 
 NEEDED = {"huggingface": {"path": "ylecun/mnist"}, "torchvision": {"dataset": "SVHN"}}
 """Options without a default, at a legal value."""
 
 
-def construct(room, name, /, **options):
+def construct(group, name, /, **options):
     """The object itself, as Python code makes it, of four channels where it wants to know."""
-    entry = TABLES[room][name]
+    entry = TABLES[group][name]
     options = NEEDED.get(name, {}) | options
-    match room:
+    match group:
         case "pool":
             return entry(4, **options)
         case "readout":
@@ -69,24 +69,24 @@ def refusal(function, /, *arguments, **options):
     return None
 
 
-def options(room):
-    """(name, key, annotation) of every option of a room."""
-    named = [(name, key) for of, name, key in OPTIONS if of == room]
-    return [(name, key, registry.options_of(TABLES[room][name])[key].hint) for name, key in named]
+def options(group):
+    """(name, key, annotation) of every option of a group."""
+    named = [(name, key) for of, name, key in OPTIONS if of == group]
+    return [(name, key, registry.options_of(TABLES[group][name])[key].hint) for name, key in named]
 
 
-rooms = pytest.mark.parametrize("room", TABLES)
+groups = pytest.mark.parametrize("group", TABLES)
 
 
-@rooms
-def test_a_command_line_and_a_constructor_refuse_the_same_values_in_one_line(room):
-    for name, key, hint in options(room):
+@groups
+def test_a_command_line_and_a_constructor_refuse_the_same_values_in_one_line(group):
+    for name, key, hint in options(group):
         for value in VALUES:
-            if refused := refusal(take, room, name, key, value):
-                words = f"{room}.{key} must be {describe(hint)}, got {repr(value)[:90]}"
+            if refused := refusal(take, group, name, key, value):
+                words = f"{group}.{key} must be {describe(hint)}, got {repr(value)[:90]}"
                 assert refused.startswith(words) and "\n" not in refused, (name, key, value)
                 # Runners are functions, whose options are checked before they are called.
-                said = refusal(construct, room, name, **{key: value}) if room != "launch" else refused
+                said = refusal(construct, group, name, **{key: value}) if group != "launch" else refused
                 assert said and key in said and "must be" in said and "\n" not in said, (name, key, value)
 
 

@@ -12,7 +12,7 @@ from cnnpool import registry, schema
 from cnnpool.launch import conf_dir, names_of
 from scripts.schema import BUILT, entries, generate
 
-ROOMS = pytest.mark.parametrize("room", schema.ROOMS)
+GROUPS = pytest.mark.parametrize("group", schema.GROUPS)
 
 
 def test_the_committed_schema_is_that_of_the_signatures():
@@ -20,34 +20,34 @@ def test_the_committed_schema_is_that_of_the_signatures():
     assert json.loads(schema.PATH.read_text(encoding="utf-8")) == generate(), remedy
 
 
-@ROOMS
-def test_an_option_has_the_type_of_its_parameter_and_a_sentence(room):
-    for name, entry in entries(room).items():
-        known, expected = schema.options_of(room, name), registry.options_of(entry)
-        assert set(known) == set(expected) - set(BUILT.get(room, ()))
+@GROUPS
+def test_an_option_has_the_type_of_its_parameter_and_a_sentence(group):
+    for name, entry in entries(group).items():
+        known, expected = schema.options_of(group, name), registry.options_of(entry)
+        assert set(known) == set(expected) - set(BUILT.get(group, ()))
         for key, option in known.items():
             assert option.hint == expected[key].hint and option.words == expected[key].words, (name, key)
             assert option.text, (name, key)
 
 
-@ROOMS
-def test_every_choice_has_its_options_with_their_defaults_in_its_file(room):
-    for name, entry in entries(room).items():
-        stem = {"fit": "default", "trainer": "default", "probe": "full"}.get(room, name)
-        content = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
-        content = content[name] if room == "probe" else content
-        assert set(content) - {"name", "defaults"} == set(schema.options_of(room, name)), name
-        if room == "probe":
+@GROUPS
+def test_every_choice_has_its_options_with_their_defaults_in_its_file(group):
+    for name, entry in entries(group).items():
+        stem = {"fit": "default", "trainer": "default", "probe": "full"}.get(group, name)
+        content = yaml.safe_load((conf_dir() / group / f"{stem}.yaml").read_text())
+        content = content[name] if group == "probe" else content
+        assert set(content) - {"name", "defaults"} == set(schema.options_of(group, name)), name
+        if group == "probe":
             # Of more images than by default.
             registry.check(entry, name, content)
             continue
         for key, option in registry.options_of(entry).items():
             value = tuple(content[key]) if isinstance(content.get(key), list) else content.get(key)
             # A reference, or to be given.
-            other = str(value).startswith(("${", "???")) or key in BUILT.get(room, ())
+            other = str(value).startswith(("${", "???")) or key in BUILT.get(group, ())
             assert other or value == option.default
-    if room not in ("fit", "trainer", "probe"):
-        assert set(names_of(room)) - {"keep"} == set(schema.names(room))
+    if group not in ("fit", "trainer", "probe"):
+        assert set(names_of(group)) - {"keep"} == set(schema.names(group))
 
 
 def test_an_unknown_name_has_no_options():

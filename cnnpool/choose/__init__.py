@@ -18,15 +18,15 @@ budget may be raised. docs/choose.md says how it decides.
 
 def main(arguments: list[str]) -> int:
     """``cnnpool choose``; returns the exit status."""
-    asked = parser().parse_intermixed_args(arguments)
-    asked.words = arguments
+    args = parser().parse_intermixed_args(arguments)
+    args.words = arguments
     from cnnpool.system.process import share_cores
 
     share_cores()
     with loading("scipy"):
         from cnnpool.choose.command import choose
 
-    return choose(asked)
+    return choose(args)
 
 
 def parser() -> Parser:

@@ -12,23 +12,23 @@ from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.identity import asked, differences
+from cnnpool.run_folder.identity import differences, identity_settings
 from cnnpool.run_folder.results import Results
 
 DEFAULTS = ("fit.pictures=false",)
 """Overrides before the user's own: nobody looks at the pictures of a hundred runs."""
-ROOMS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
+GROUPS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
 
 
 def overrides_of(label: str) -> tuple[str, ...]:
-    """The overrides of the candidate NAME+OPTION=VALUE+...; the operator's options need no room."""
+    """The overrides of the candidate NAME+OPTION=VALUE+...; the operator's options need no group."""
     name, *options = label.split("+")
     overrides = [f"pool={name}"]
     for option in options:
         key, equals, value = option.partition("=")
         if not (key and equals and value):
             raise ValueError(f"choose.pools={label}: {option!r} is not OPTION=VALUE, as in max+kernel_size=3")
-        overrides.append(option if key.partition(".")[0] in ROOMS else f"pool.{key}={value}")
+        overrides.append(option if key.partition(".")[0] in GROUPS else f"pool.{key}={value}")
     return tuple(overrides)
 
 
@@ -142,7 +142,7 @@ class Arm:
             # The runner refuses to train over a damaged run, and reports it.
             with suppress(DamagedError):
                 if found := results.read(folder := self.home / f"seed{seed}"):
-                    if differ := differences(found.asked, asked(self.jobs([seed])[0].settings)):
+                    if differ := differences(found.asked, identity_settings(self.jobs([seed])[0].settings)):
                         raise ValueError(
                             f"{folder} holds a run with other settings ({'; '.join(differ)}): delete it, or "
                             "choose another folder by choose.out="

@@ -22,7 +22,7 @@ from cnnpool.quantity import Quantity, find
 from cnnpool.registry import KEEP, did_you_mean, lookup, nearest
 from cnnpool.report.measure import SHORT, Measure
 from cnnpool.report.pairwise import margin_of
-from cnnpool.run_folder.identity import asked
+from cnnpool.run_folder.identity import identity_settings
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.system.atomic import write_bytes
 from cnnpool.system.next_command import BOARD, next_lines
@@ -82,14 +82,14 @@ def prepare(options: Options, network: Network) -> Study:
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
     folder = Path(options.out) if options.out else network.home()
-    decided = asked(settings[0])
+    decided = identity_settings(settings[0])
     design = {
         "pools": list(options.pools),
         "metric": metric.key,
         **{name: getattr(options, name) for name in ("margin", "rounds", "cost", "limit")},
         "tune": list(options.tune),
         "seed": network.first_seed,
-        **{room: chosen for room, chosen in decided.items() if room not in ("pool", "seed")},
+        **{group: chosen for group, chosen in decided.items() if group not in ("pool", "seed")},
     }
     arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     with held(folder):
@@ -210,7 +210,7 @@ class Display:
 
     def _write(self, live: Live) -> None:
         with suppress(OSError):
-            write_bytes(self._study.ledger.folder / LIVE, content_of(live), maker="live", flush=False)
+            write_bytes(self._study.ledger.folder / LIVE, content_of(live), prefix="live", flush=False)
 
     def _log(self, view: View) -> None:
         """The completed round, and the candidates dropped since the last one."""

@@ -102,7 +102,7 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """A study at one moment: the round that it ``said``, of whose runs ``ended`` of ``asked`` are finished.
+    """Progress snapshot: the round announced by ``said``, and its finished of the requested runs.
 
     ``candidates`` is their table; each has ``trained`` for so many rounds, and is ``left`` or ``gone``.
     """
@@ -112,7 +112,7 @@ class Live:
     rounds: NonNegativeInt
     planned: NonNegativeInt | None
     ended: NonNegativeInt
-    asked: NonNegativeInt
+    requested: NonNegativeInt
     spent_s: Passed
     budget_s: Passed
     time: Passed  # When it was written, since 1970

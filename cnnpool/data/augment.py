@@ -39,8 +39,8 @@ def augment(
     if random_resized_crop is not None:
         x = resized_crop(x, draws, random_resized_crop, size)
     elif size != whole:
-        room = torch.tensor(whole) - torch.tensor(size) + 1
-        corner = (draws.rand(2) * room).long()
+        free = torch.tensor(whole) - torch.tensor(size) + 1
+        corner = (draws.rand(2) * free).long()
         x = _cut_out(x.permute(0, 2, 3, 1).contiguous(), send(corner, x.device), size)
     if flip:
         x = mirror(x, send(draws.rand().lt(0.5), x.device))
@@ -97,8 +97,8 @@ def boxes(count: int, size: tuple[int, ...], draws: Draws, scale: tuple[float, f
     whole = torch.tensor([min(height, round(width * RATIO)), min(width, round(height * RATIO))])
     found = fits.any(1)[:, None]
     chosen = torch.where(found, sizes[torch.arange(count), first], whole)
-    room = torch.tensor(size) - chosen + 1
-    corner = torch.where(found, (places[:, :2] * room).floor().long(), (room - 1) // 2)
+    free = torch.tensor(size) - chosen + 1
+    corner = torch.where(found, (places[:, :2] * free).floor().long(), (free - 1) // 2)
     return torch.cat((corner, chosen), 1)
 
 

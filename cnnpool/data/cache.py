@@ -110,7 +110,7 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
     facts |= {"parts": list(raw.splits), "notes": raw.notes, "skipped": dict(raw.skipped)}
     facts |= {"white": raw.white}
     try:
-        with replacing(path.with_suffix(".npz"), maker="cache") as description:
+        with replacing(path.with_suffix(".npz"), prefix="cache") as description:
             np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
             os.fsync(file.descriptor)
             rename(part, path)
@@ -127,7 +127,7 @@ def decoded_rows(
     part: Path | None,
     white: int | None = None,
 ) -> tuple[Rows, dict[int, str]]:
-    """Decode images into rows of ``part``, or of memory without room there; also why some cannot be."""
+    """Decode images into rows of ``part``, or of memory without space there; also why some cannot be."""
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     sums: list[np.ndarray] = []
     unreadable: dict[int, str] = {}
@@ -159,7 +159,7 @@ def decoded_rows(
         written = File(part)
     except OSError as error:
         raise DataError(
-            f"cannot write {part} ({error.strerror}): make room there, or keep the images elsewhere by "
+            f"cannot write {part} ({error.strerror}): free space there, or keep the images elsewhere by "
             "XDG_CACHE_HOME"
         ) from error
     row_sums = torch.from_numpy(np.array(sums, np.int64).reshape(-1, 2, shape[2]))

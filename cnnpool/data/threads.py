@@ -31,7 +31,7 @@ def in_threads(
 
 
 class Budget:
-    """A memory budget shared by threads: each waits for room, and work larger than ``total`` runs alone."""
+    """A memory budget shared by threads: each waits for its share; work above ``total`` runs alone."""
 
     def __init__(self, total: int):
         self._total = self._free = total

@@ -10,7 +10,7 @@ from cnnpool.system.next_command import next_lines
 from cnnpool.system.progress import loading
 
 if TYPE_CHECKING:
-    from cnnpool.explain.operator import Room
+    from cnnpool.explain.operator import Group
 
 EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ examples:
   cnnpool explain readout=gem p=4 --image gem.png
   cnnpool explain --list
 """
-ROOMS: dict[str, "Room"] = {"pool": "pool", "readout": "readout"}
+GROUPS: dict[str, "Group"] = {"pool": "pool", "readout": "readout"}
 MORE: dict[str, dict[str, Any]] = {
     "kernel_size": {"kernel_size": 3, "stride": 1},
     "ties": {"ties": "split"},
@@ -34,7 +34,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def main(arguments: list[str]) -> int:
     """``cnnpool explain``; returns the exit status. Mistakes are a ValueError of one line."""
     args = parser().parse_intermixed_args(arguments)
-    room, word, options = chosen(args.words)
+    group, word, options = chosen(args.words)
     picture = _picture(args.image) if args.image else None
 
     with loading("PyTorch"):
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     if args.list:
         sys.stdout.write(listing())
         return 0
-    where, name = found(word, room)
+    where, name = found(word, group)
     images = batch(args.values) if args.values else IMAGES if args.batch else IMAGES[:1]
     shown = example(name, images, where, **options)
     sys.stdout.write(f"{text(shown)}\n{options_text(where, name)}")
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             raise ValueError(f"--image {picture}: {error}") from None
         sys.stdout.write(f"wrote {picture}\n")
-    prefix = f"{where}=" if room else ""
+    prefix = f"{where}=" if group else ""
     size = images.shape[2], images.shape[3]
     tried = [key for key in MORE if _works(build, where, name, size, MORE[key])]
     sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried)}\n")
@@ -71,18 +71,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _works(build: Callable[..., object], *asked: object) -> bool:
+def _works(build: Callable[..., object], *arguments: object) -> bool:
     try:
-        build(*asked)
+        build(*arguments)
     except ValueError:
         return False
     return True
 
 
-def _more(operator: str, room: "Room", keys: Iterable[str]) -> str:
+def _more(operator: str, group: "Group", keys: Iterable[str]) -> str:
     shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
     rows = [(" ".join([operator, *(f"{k}={v}" for k, v in MORE[key].items())]), shows[key]) for key in keys]
-    values = "1 2; 3 4" if room == "pool" else "1 2 3 4; 5 6 7 8; 4 3 2 1; 8 7 6 5"
+    values = "1 2; 3 4" if group == "pool" else "1 2 3 4; 5 6 7 8; 4 3 2 1; 8 7 6 5"
     rows += [
         (f"{operator} --batch", "two images, and where the mean over them enters"),
         (f'{operator} --values "{values}"', "numbers of your own"),
@@ -107,17 +107,17 @@ def parser() -> Parser:
     return result
 
 
-def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
-    """(room, operator, options) of ``max kernel_size=3``, or of ``readout=gem p=4``."""
+def chosen(words: list[str]) -> tuple["Group | None", str, dict[str, object]]:
+    """(group, operator, options) of ``max kernel_size=3``, or of ``readout=gem p=4``."""
     names = [word for word in words if "=" not in word]
     given = dict(assignment(word) for word in words if "=" in word)
-    rooms = [room for room in ROOMS if room in given]
-    if len(names) + len(rooms) > 1:
-        extra = [*names, *(f"{room}={given[room]}" for room in rooms)][1]
+    groups = [group for group in GROUPS if group in given]
+    if len(names) + len(groups) > 1:
+        extra = [*names, *(f"{group}={given[group]}" for group in groups)][1]
         raise ValueError(f"explain takes one operator, and options as KEY=VALUE; got {extra!r} too")
-    room = ROOMS[rooms[0]] if rooms else None
-    name = str(given.pop(room)) if room else (names or ["max"])[0]
-    return room, name, {_bare(key): value for key, value in given.items()}
+    group = GROUPS[groups[0]] if groups else None
+    name = str(given.pop(group)) if group else (names or ["max"])[0]
+    return group, name, {_bare(key): value for key, value in given.items()}
 
 
 def _bare(option: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cnnpool.explain.operator import UNKNOWN, Room, build, entry_of, found, gradient_of
+from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of
 from cnnpool.pool import ApsPool2d, LpsPool2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
@@ -137,24 +137,24 @@ class Example:
         return tie(self.images[n, 0], self.windows[n, index], output, self.derivatives[n, index])
 
 
-def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **options: object) -> Example:
-    """The worked example of the operator or readout called ``name``; without ``room`` operators come first.
+def example(name: str, images: Tensor = IMAGES, group: Group | None = None, /, **options: object) -> Example:
+    """The worked example of the operator or readout called ``name``; without ``group`` operators come first.
 
     An operator that draws is shown in training mode. ``images`` are float64, (N, 1, H, W).
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            return _example(name, images, room, options)
+            return _example(name, images, group, options)
         except RuntimeError as error:
             # torch's own errors, such as padding of more than half of the kernel.
             raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-def _example(name: str, images: Tensor, room: Room | None, options: dict[str, object]) -> Example:
-    room, name = found(name, room)
+def _example(name: str, images: Tensor, group: Group | None, options: dict[str, object]) -> Example:
+    group, name = found(name, group)
     options = {**READABLE.get(name, {}), **options}
     torch.manual_seed(SEED)
-    operator = build(room, name, (images.shape[2], images.shape[3]), options).double()
+    operator = build(group, name, (images.shape[2], images.shape[3]), options).double()
     _plain_weights(operator)
     draws = getattr(operator, "random", False)
     # First, because an operator may store its draw.
@@ -174,7 +174,7 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
         parts = phases(operator, images)
     slopes, reach = derivatives(operator, images), windows(operator, images.shape)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
-    routes = gradient_of(name) + here(name, operator, slopes, reach) if room == "pool" else ""
+    routes = gradient_of(name) + here(name, operator, slopes, reach) if group == "pool" else ""
     stated = {fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")}
     return Example(
         title=f"{name} ({settings})" if settings else name,

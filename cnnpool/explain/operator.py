@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from cnnpool import pool, readout, registry, tables
 
-Room = Literal["pool", "readout"]
-ROOMS: dict[Room, tuple[Mapping[str, Any], str]] = {
+Group = Literal["pool", "readout"]
+GROUPS: dict[Group, tuple[Mapping[str, Any], str]] = {
     "pool": (pool.OPERATORS, "operators"),
     "readout": (readout.READOUTS, "readouts"),
 }
@@ -38,38 +38,38 @@ FIRST = ("max", "avg", "blur", "max_blur", "strided")
 
 
 def build(
-    room: Room, name: str, size: tuple[int, int], options: Mapping[str, object] | None = None
+    group: Group, name: str, size: tuple[int, int], options: Mapping[str, object] | None = None
 ) -> nn.Module:
     for key, value in (options or {}).items():
         parts = value if isinstance(value, tuple) else (value,)
         if any(isinstance(part, int) and part > LARGEST for part in parts):
             raise ValueError(f"{name}: {key}={shown(value)} is too large to explain: at most {LARGEST:,}")
     # Before the calls below, whose own parameters have names as well.
-    registry.check(entry_of(room, name), name, options or {})
-    if room == "readout":
+    registry.check(entry_of(group, name), name, options or {})
+    if group == "readout":
         return readout.build(name, 1, size, **(options or {}))
     return pool.build(name, 1, **(options or {}))
 
 
-def found(word: str, room: Room | None = None) -> tuple[Room, str]:
-    """Room and name that ``word`` means: ``maxpool``, ``MaxPool2d`` and ``max pooling`` are ``max``."""
-    word = word if room == "readout" else OTHERS_NAMES.get(_plain(word), word)
-    names = {one: registry.names(*ROOMS[one]) for one in ROOMS if room in (None, one)}
+def found(word: str, group: Group | None = None) -> tuple[Group, str]:
+    """Group and name that ``word`` means: ``maxpool``, ``MaxPool2d`` and ``max pooling`` are ``max``."""
+    word = word if group == "readout" else OTHERS_NAMES.get(_plain(word), word)
+    names = {one: registry.names(*GROUPS[one]) for one in GROUPS if group in (None, one)}
     for one, known in names.items():
         if word in known:
             return one, word
     for one, known in names.items():
         for name in known:
-            own = ROOMS[one][0].get(name)
+            own = GROUPS[one][0].get(name)
             if _plain(word) in map(_plain, [name, f"{name}_pool", *([own.__name__] if own else [])]):
                 return one, name
-    kind = "readout" if room == "readout" else "operator"
+    kind = "readout" if group == "readout" else "operator"
     every = [name for known in names.values() for name in known]
     raise ValueError(f"no {kind} named {word!r}; {registry.did_you_mean(word, every)}")
 
 
-def entry_of(room: Room, name: str) -> Any:
-    return registry.lookup(*ROOMS[room], name)
+def entry_of(group: Group, name: str) -> Any:
+    return registry.lookup(*GROUPS[group], name)
 
 
 def gradient_of(name: str) -> str:
@@ -80,9 +80,9 @@ def gradient_of(name: str) -> str:
 def listing() -> str:
     """All names by kind of gradient, preceded by a few for beginners."""
     groups = {"start with": list(FIRST)}
-    for name in registry.names(*ROOMS["pool"]):
+    for name in registry.names(*GROUPS["pool"]):
         groups.setdefault(gradient_of(name), []).append(name)
-    groups["readouts: the last pooling before the classifier"] = registry.names(*ROOMS["readout"])
+    groups["readouts: the last pooling before the classifier"] = registry.names(*GROUPS["readout"])
     return "\n".join(
         f"{title}\n{textwrap.fill('  '.join(names), 100, initial_indent='  ', subsequent_indent='  ')}\n"
         for title, names in groups.items()
@@ -96,8 +96,8 @@ def _plain(word: str) -> str:
     return text
 
 
-def options_text(room: Room, name: str) -> str:
-    options = registry.options_of(entry_of(room, name))
+def options_text(group: Group, name: str) -> str:
+    options = registry.options_of(entry_of(group, name))
     if not options:
         return f"{name} takes no options\n"
     rows = [(key, shown(option.default), option.words) for key, option in options.items()]

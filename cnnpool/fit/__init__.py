@@ -1,4 +1,4 @@
-"""Lightning's parts of a training. Only this room and ``cnnpool.lightning`` import Lightning."""
+"""Lightning's parts of a training. Only this package and ``cnnpool.lightning`` import Lightning."""
 
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import Logger

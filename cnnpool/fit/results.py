@@ -146,7 +146,7 @@ def conclude(
         with Progress("drawing pictures"):
             draw((record, *others), run.network, batch, results)
     record.close()
-    layout.refuse_lost(run.out, run.mark, LEFT)
+    layout.refuse_lost(run.out, run.run_id, LEFT)
     if "gradient" in measured:
         routing.write(run.out, routing_of(run.network, batch))
     results = dataclasses.replace(results, finished=datetime.now(UTC).isoformat(timespec="seconds"))

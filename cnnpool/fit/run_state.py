@@ -29,7 +29,7 @@ class Run:
 
     out: Path = Path()
     run: str = ""  # Its folder below the output root
-    mark: str = ""  # The random name of the folder, in the first process
+    run_id: str = ""  # The random id of the folder, in the first process
     recipe: Recipe
     flags: dict[str, Any] = field(default_factory=dict)  # Of Lightning's Trainer
     seed: int

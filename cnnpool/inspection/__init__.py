@@ -24,13 +24,13 @@ a folder within that of the first.
 
 def main(arguments: list[str]) -> int:
     """``cnnpool probe MODEL``; returns the exit status. Mistakes are a ValueError of one line."""
-    asked = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
 
     # torch and torchvision would make --help slow.
     with loading("PyTorch"):
         from cnnpool.inspection.command import examine
 
-    return examine(asked, arguments)
+    return examine(args, arguments)
 
 
 def parser() -> Parser:

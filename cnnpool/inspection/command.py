@@ -36,7 +36,7 @@ from cnnpool.surgery.stages import added, measurable, operators_of, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
 from cnnpool.system.hardware import environment, keep_memory, usable
 from cnnpool.system.next_command import from_here, next_lines
-from cnnpool.system.progress import Progress, make_way
+from cnnpool.system.progress import Progress, clear_bars
 from cnnpool.tables import printable
 
 log = logging.getLogger(__name__)
@@ -49,44 +49,44 @@ USUAL = "gradient,invariance,equivariance,aliasing,heat_map,receptive_field,cost
 """Default of --probes; the other probes take longer."""
 
 
-def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
+def examine(args: argparse.Namespace, arguments: list[str]) -> int:
     """Build, measure, optionally swap and measure again, print, write."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     for name in ("samples", "size"):
-        if getattr(asked, name) is not None and getattr(asked, name) < 2:
-            raise ValueError(f"--{name} must be at least 2, got {getattr(asked, name)}")
-    probes = build_probes(asked.probes, asked.set, asked.samples)
+        if getattr(args, name) is not None and getattr(args, name) < 2:
+            raise ValueError(f"--{name} must be at least 2, got {getattr(args, name)}")
+    probes = build_probes(args.probes, args.set, args.samples)
     # As a training does: maps of the same sizes are made over and over.
     keep_memory()
-    checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
-    subject = find(asked.model, checkpoint, asked.weights, asked.seed)
-    folder = folder_of(asked.out, asked.model)
+    checkpoint = Path(args.checkpoint) if args.checkpoint else None
+    subject = find(args.model, checkpoint, args.weights, args.seed)
+    folder = folder_of(args.out, args.model)
     # A run may come from someone else, who also chose its data paths.
-    download = asked.data is not None if asked.download is None else asked.download
-    dataset = read_data(subject, asked.data, asked.root, download, asked.size)
+    download = args.data is not None if args.download is None else args.download
+    dataset = read_data(subject, args.data, args.root, download, args.size)
     built = subject.build(dataset)
     built.model.eval()
-    images = batch(dataset, built.model, subject, samples=asked.samples, size=asked.size)
+    images = batch(dataset, built.model, subject, samples=args.samples, size=args.size)
     outputs_of(built.model, images.images[:2])
     images, labels = with_labels(built.model, images, dataset)
-    examination = Examination(asked, subject, built, dataset, images, labels, probes)
+    examination = Examination(args, subject, built, dataset, images, labels, probes)
     width = shutil.get_terminal_size((160, 24)).columns
-    if asked.swap is None:
-        if asked.swap_set or asked.where:
+    if args.swap is None:
+        if args.swap_set or args.where:
             raise ValueError("--swap-set and --where need --swap")
         before, written = examination.of(built.model, folder)
         sys.stdout.write(report(before, width))
         after_this = ("cnnpool", "probe", *arguments, "--swap", "max_blur")
     else:
-        swapped, changes = exchange(subject, built, dataset, images, asked)
-        extra = sorted([*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])])
-        within = folder_of(str(folder / word("+".join([asked.swap, *extra]))), asked.model)
+        swapped, changes = exchange(subject, built, dataset, images, args)
+        extra = sorted([*args.swap_set, *([f"where={args.where}"] if args.where else [])])
+        within = folder_of(str(folder / word("+".join([args.swap, *extra]))), args.model)
         log.info("as built:")
         before, written = examination.of(built.model, folder)
-        log.info("with %s:", asked.swap)
+        log.info("with %s:", args.swap)
         same = share_of_same_answers(built.model, swapped, images.images)
         after, more = examination.of(swapped, within, changes, {"same_answers": same})
-        sys.stdout.write(side_by_side(before, after, width, whole=asked.all))
+        sys.stdout.write(side_by_side(before, after, width, whole=args.all))
         written += more
         after_this = ("cnnpool", "compare", from_here(folder))
     for at in dict.fromkeys(path.parent for path in written):
@@ -97,22 +97,22 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def exchange(
-    subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
+    subject: Subject, built: Built, dataset: Dataset, images: Batch, args: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
-    options = dict(map(assignment, asked.swap_set))
+    options = dict(map(assignment, args.swap_set))
     if own := options.keys() & {"model", "name", "example", "where"}:
-        raise ValueError(f"{asked.swap} has no option {', '.join(sorted(own))} (for where see --where)")
+        raise ValueError(f"{args.swap} has no option {', '.join(sorted(own))} (for where see --where)")
     try:
         model = copy.deepcopy(built.model)
     except RuntimeError:
         # Weights computed from others cannot be copied.
         model = subject.build(dataset).model.eval()
-    torch.manual_seed(asked.seed)
+    torch.manual_seed(args.seed)
     # An option of the operator comes before one of the swap, such as the order that both have.
-    known = registry.options_of(replace.found(asked.swap, asked.where)[1])
+    known = registry.options_of(replace.found(args.swap, args.where)[1])
     of_swap = {key: options.pop(key) for key in SWAP & options.keys() - known.keys()}
     example = images.images[:1]
-    return model, replace.exchange(model, asked.swap, options, example=example, where=asked.where, **of_swap)
+    return model, replace.exchange(model, args.swap, options, example=example, where=args.where, **of_swap)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Examination:
     ``labels`` says why the labels are the built model's predictions; empty if they are the data set's.
     """
 
-    asked: argparse.Namespace
+    args: argparse.Namespace
     subject: Subject
     built: Built
     dataset: Dataset
@@ -141,7 +141,7 @@ class Examination:
 
         ``facts`` are further ones about the examined model.
         """
-        device = usable(self.asked.device)
+        device = usable(self.args.device)
         model = model.to(device)
         batch, labels = self.images, self.labels
         if labels:
@@ -181,22 +181,22 @@ class Examination:
 
     def _facts(self, changes: Sequence[Change], more: Mapping[str, Any]) -> Results:
         """The examined model, described as a run's results.json describes the trained one."""
-        run, asked, shape = self.subject.trained, self.asked, self.images.images.shape
+        run, args, shape = self.subject.trained, self.args, self.images.images.shape
         weights = self.built.weights
         if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
-            weights += f"; what {asked.swap} brings of its own is random, seed {asked.seed}"
-        swapped = {"name": asked.swap, **dict(map(assignment, asked.swap_set))}
+            weights += f"; what {args.swap} brings of its own is random, seed {args.seed}"
+        swapped = {"name": args.swap, **dict(map(assignment, args.swap_set))}
         as_built = {"name": "as built"}
         images = f"{shape[0]} test images of {self.dataset.name}, {'x'.join(map(str, shape[1:]))}"
         return Results(
-            run=str(asked.model) + (f"+{asked.swap}" if changes else ""),
-            choice=asked.swap if changes else run.choice if run else "as built",
+            run=str(args.model) + (f"+{args.swap}" if changes else ""),
+            choice=args.swap if changes else run.choice if run else "as built",
             pool=swapped if changes else run.pool if run else as_built,
             readout=run.readout if run else as_built,
             model=run.model if run else {"name": self.subject.name, "untrained": self.built.untrained},
             data={"name": self.dataset.name},
             data_sha256=self.dataset.sha256,
-            seed=run.seed if run else asked.seed,
+            seed=run.seed if run else args.seed,
             epochs=run.epochs if run else 0,
             asked={"probe": {name: as_json(vars(one)) for name, one in self.probes.items()}},
             examined={
@@ -253,7 +253,7 @@ def measure(
             start = time.perf_counter()
             found[one.section] = one.measure(model, stages, *batch)
             progress.step()
-            make_way()
+            clear_bars()
             log.info("%s: %.1f s", name, time.perf_counter() - start)
     return found
 

@@ -13,7 +13,7 @@ from cnnpool.registry import KEEP, Option
 def check(settings: Mapping[str, Any]) -> None:
     """Refuse unknown names and values out of range; imports torch only for installed packages."""
     for key in schema.OWN.keys() & settings.keys() - {"out"}:
-        schema.OWN[key].take(key, settings[key])
+        schema.OWN[key].validate(key, settings[key])
     if settings.get("overwrite") and settings.get("launch", {}).get("name") in ("slurm", "ray"):
         # There a job may start several times.
         raise ValueError("overwrite=true is for launch=local and launch=processes: delete the folders first")
@@ -21,13 +21,13 @@ def check(settings: Mapping[str, Any]) -> None:
         raise ValueError(f"out={out}: not the name of a folder, which is one word")
     for flag in REFUSED.keys() & settings.get("trainer", {}).keys():
         raise ValueError(f"trainer.{flag}: {REFUSED[flag]}")
-    for room in ("fit", "trainer"):
-        registry.check_options(schema.options_of(room, ""), room, settings.get(room, {}), room)
+    for group in ("fit", "trainer"):
+        registry.check_options(schema.options_of(group, ""), group, settings.get(group, {}), group)
     last, least = settings["fit"].get("max_steps"), settings.get("trainer", {}).get("min_epochs")
     if last and least:
         raise ValueError(f"trainer.min_epochs={least} and fit.max_steps={last} contradict: give one of them")
-    for room, path, chosen in _choices(settings):
-        _check_choice(room, path, chosen)
+    for group, path, chosen in _choices(settings):
+        _check_choice(group, path, chosen)
         if chosen["name"] == KEEP and not is_published(settings):
             raise ValueError(
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
@@ -42,25 +42,25 @@ def check_launch(chosen: Mapping[str, Any]) -> None:
     _check_choice("launch", "launch", chosen)
 
 
-def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
+def _check_choice(group: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
         raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
-    registry.check_options(_known(room, name, chosen), name, options_of(chosen), path)
+    registry.check_options(_known(group, name, chosen), name, options_of(chosen), path)
 
 
 def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(room, place on the command line, name and options) of every choice."""
-    for room in schema.ROOMS:
-        if room in ("probe", "callback"):
-            for name, options in settings.get(room, {}).items():
+    """(group, place on the command line, name and options) of every choice."""
+    for group in schema.GROUPS:
+        if group in ("probe", "callback"):
+            for name, options in settings.get(group, {}).items():
                 if not isinstance(options, Mapping):
                     raise ValueError(
-                        f"{room}.{name} holds options of a {room}: leave it out by ~{room}.{name}"
+                        f"{group}.{name} holds options of a {group}: leave it out by ~{group}.{name}"
                     )
-                yield room, f"{room}.{name}", {"name": name, **options}
-        elif room in settings and room not in ("fit", "trainer", "launch", "log"):
-            yield room, room, settings[room]
+                yield group, f"{group}.{name}", {"name": name, **options}
+        elif group in settings and group not in ("fit", "trainer", "launch", "log"):
+            yield group, group, settings[group]
     for stage, spec in own_operators(settings).items():
         if spec == {"name": "inherit"}:
             continue
@@ -68,24 +68,24 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
         yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
 
 
-def _known(room: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Option]:
+def _known(group: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Option]:
     """The options of a choice, from the schema or from the signature of an installed package's entry."""
-    if name == KEEP and room in ("pool", "readout"):
+    if name == KEEP and group in ("pool", "readout"):
         return {}
     try:
-        known = schema.options_of(room, name)
-        own = network_options(str(chosen.get("arch"))) if (room, name) == ("model", "installed") else {}
+        known = schema.options_of(group, name)
+        own = network_options(str(chosen.get("arch"))) if (group, name) == ("model", "installed") else {}
         return {**own, **known}
     except KeyError:
-        names = dict.fromkeys(schema.names(room), dict)
-        return registry.options_of(registry.lookup(names, schema.ROOMS[room].entries, name))
+        names = dict.fromkeys(schema.names(group), dict)
+        return registry.options_of(registry.lookup(names, schema.GROUPS[group].entries, name))
 
 
 def loggers_of(settings: Mapping[str, Any]) -> list[TensorBoard]:
     """The loggers beside TensorBoard; none in settings saved by an earlier version."""
     chosen = settings.get("log") or {"name": "tensorboard"}
     names = [chosen["name"]] if isinstance(chosen["name"], str) else chosen["name"]
-    entries = [registry.lookup(LOGGERS, schema.ROOMS["log"].entries, name) for name in names]
+    entries = [registry.lookup(LOGGERS, schema.GROUPS["log"].entries, name) for name in names]
     known = dict(item for entry in entries for item in registry.options_of(entry).items())
     taken = registry.check_options(known, ",".join(names), options_of(chosen), "log")
     made: list[TensorBoard] = []

@@ -12,7 +12,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from cnnpool.schema import ROOMS, SECTIONS
+from cnnpool.schema import GROUPS, SECTIONS
 from cnnpool.system.output import shortened
 
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
@@ -23,7 +23,7 @@ ONE_LINE = "a setting is one line, without control characters"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
 HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode")
 """Hydra's own settings that may be given."""
-NEEDED = {*(room for room, about in ROOMS.items() if about.needed), "seed"}
+NEEDED = {*(group for group, about in GROUPS.items() if about.needed), "seed"}
 """Sections of every configuration."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Line endings, and terminal control characters."""
@@ -38,7 +38,7 @@ def resolve(config: DictConfig) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     try:
         for key in map(str, config):
-            if key in (*ROOMS, "stage") and not OmegaConf.is_dict(config[key]):
+            if key in (*GROUPS, "stage") and not OmegaConf.is_dict(config[key]):
                 raise ValueError(f"{key} holds options by name, not {config[key]}")
             if key in SECTIONS:
                 value = config[key]

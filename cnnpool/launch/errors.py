@@ -11,7 +11,7 @@ from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import PACKAGES, PLUGINS, is_of_late_stage
 from cnnpool.recipe import REFUSED
 from cnnpool.registry import MOST, did_you_mean, nearest
-from cnnpool.schema import ROOMS, SECTIONS, names, options_of
+from cnnpool.schema import GROUPS, SECTIONS, names, options_of
 
 SYNONYMS = {
     "kernel": "kernel_size",
@@ -82,9 +82,9 @@ def _no_choice(error: MissingConfigException) -> str:
         return f"no {name}; choose from {', '.join(known)}, or pip install {package}"
     if not known:
         return f"no {name}.yaml in conf or the folder of --config-dir"
-    room, _, word = name.rpartition("/")
-    more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})" if room == "model" else ""
-    return f"no {name}; {did_you_mean(word, known)}{more or MEANT.get(room, '')}"
+    group, _, word = name.rpartition("/")
+    more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})" if group == "model" else ""
+    return f"no {name}; {did_you_mean(word, known)}{more or MEANT.get(group, '')}"
 
 
 def _no_key(key: str) -> str:
@@ -124,9 +124,9 @@ def _no_key(key: str) -> str:
 def _keys() -> dict[str, list[str]]:
     """Every option, as on the command line, and the choices that have it; the recipe's options come last."""
     keys: dict[str, list[str]] = {}
-    for room in sorted(ROOMS, key="fit".__eq__):
-        for name in sorted(names(room)):
-            place = f"{room}.{name}" if room in ("probe", "callback") else room
-            for option in options_of(room, name):
-                keys.setdefault(f"{place}.{option}", []).append("full" if room == "probe" else name)
+    for group in sorted(GROUPS, key="fit".__eq__):
+        for name in sorted(names(group)):
+            place = f"{group}.{name}" if group in ("probe", "callback") else group
+            for option in options_of(group, name):
+                keys.setdefault(f"{place}.{option}", []).append("full" if group == "probe" else name)
     return keys

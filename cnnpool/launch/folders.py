@@ -41,7 +41,7 @@ def run_name(
 ) -> str:
     """A run's folder below the output root, [experiment/]data/model/choice/seed; ``swept`` keys differ.
 
-    ``choices`` has the chosen name of each room, ``overrides`` the job's part of the command line.
+    ``choices`` has the chosen name of each group, ``overrides`` the job's part of the command line.
     """
     rooted = choices.get("data") not in FIXED and settings["data"].get("root") is not None
     unnamed = (*UNNAMED, "data.root") if rooted else UNNAMED

@@ -23,7 +23,7 @@ from cnnpool.launch.config import WORD, check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
-from cnnpool.schema import ROOMS, options_of
+from cnnpool.schema import GROUPS, options_of
 
 PRIMARY = "train"
 FROM_PACKAGES = ("callback", "data", "log", "model", "pool", "readout")
@@ -114,24 +114,24 @@ class Composer:
                     self._offer(override.key_or_group, word)
         return [*(line for override in overrides for line in expanded(override)), *self.search]
 
-    def _offer(self, room: str, word: str) -> None:
+    def _offer(self, group: str, word: str) -> None:
         """Add an installed package's choice, at its defaults, where Hydra finds no file of its name."""
-        group, package = ROOMS[room].entries, None
+        entries, package = GROUPS[group].entries, None
         own: dict[str, Any] = {"name": word}
-        if word in self.names(room):
+        if word in self.names(group):
             return
-        if word in registry.names({}, group):
-            if room == "callback":
+        if word in registry.names({}, entries):
+            if group == "callback":
                 package, own = f"callback.{word}", {}
-            options = registry.options_of(registry.lookup({}, group, word))
-        elif room == "model" and is_network(word):
+            options = registry.options_of(registry.lookup({}, entries, word))
+        elif group == "model" and is_network(word):
             own = {"defaults": ["installed", "_self_"], "arch": word}
             fixed = options_of("model", "installed")
             options = {key: one for key, one in network_options(word).items() if key not in fixed}
         else:
             return
         usual = {k: MISSING if one.default is Parameter.empty else one.default for k, one in options.items()}
-        ConfigStore.instance().store(word, usual | own, room, package)
+        ConfigStore.instance().store(word, usual | own, group, package)
 
 
 def _with_recipe(

@@ -162,9 +162,9 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
             continue
         for key, value in one.items():
             if key in OWN and value is not None and not isinstance(value, str | Mapping):
-                table, room = OWN[key]
+                table, group = OWN[key]
                 entry = copied(value) if isinstance(value, nn.Module) and key == "model" else value
-                yield f"{key}={registry.offer(table, room, entry)}"
+                yield f"{key}={registry.offer(table, group, entry)}"
             elif isinstance(value, Mapping) and value:
                 place = key.partition("@")[2] or key
                 for below, inner in value.items():

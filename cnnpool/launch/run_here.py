@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from cnnpool.launch.job import Job, NoDownload, Outcome
-from cnnpool.launch.run_job import already, run
+from cnnpool.launch.run_job import outcome_if_done, run
 from cnnpool.system.signals import Stopped
 
 
@@ -13,7 +13,7 @@ def run_here(jobs: Sequence[Job], /) -> Iterator[Outcome]:
     missing = NoDownload()
     for job in jobs:
         failed = missing.outcome(job)
-        outcome = (already(job) or failed) if failed else run(job, sparse=len(jobs) > 1)
+        outcome = (outcome_if_done(job) or failed) if failed else run(job, sparse=len(jobs) > 1)
         missing.note(job, outcome)
         yield outcome
         if outcome.state == "stopped":

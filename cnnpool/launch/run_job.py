@@ -19,7 +19,7 @@ from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
-from cnnpool.run_folder.identity import asked, differences
+from cnnpool.run_folder.identity import differences, identity_settings
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
@@ -45,7 +45,7 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
     if job.settings.get("trainer", {}).get("fast_dev_run"):
         return _try_out(job)
     if rank():
-        return _assist(job)
+        return run_secondary_rank(job)
     try:
         with held(job.folder) as folder:
             with logged(job.folder, sparse=sparse) as written:
@@ -80,7 +80,7 @@ def _try_out(job: Job) -> Outcome:
     return _outcome(job, "tried", "", 0)
 
 
-def already(job: Job) -> Outcome | None:
+def outcome_if_done(job: Job) -> Outcome | None:
     """The outcome of a job that need not start: done earlier, or refused."""
     try:
         refuse_foreign(job.folder)
@@ -103,7 +103,7 @@ def finished(job: Job) -> Results | None:
         return None
     if found.examined or not found.asked:
         raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
-    if differ := differences(found.asked, asked(job.settings)):
+    if differ := differences(found.asked, identity_settings(job.settings)):
         remedy = REMEDY
         if all(one.startswith("fit.epochs:") for one in differ):
             remedy = (
@@ -246,7 +246,7 @@ def _run(job: Job) -> Outcome:
     return outcome
 
 
-def _assist(job: Job) -> Outcome:
+def run_secondary_rank(job: Job) -> Outcome:
     """Train as a process of rank above 0; the first process writes the folder and the output."""
     try:
         # Like the first process, which would otherwise be waited for.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 
 from cnnpool.launch.job import Job, NoDownload, Outcome, Workers
-from cnnpool.launch.run_job import already, failed
+from cnnpool.launch.run_job import failed, outcome_if_done
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.run_folder.layout import OUTPUT
 from cnnpool.system.signals import Stopped
@@ -44,7 +44,7 @@ def _run(waiting: list[Job], at_once: int, threads: int) -> Iterator[Outcome]:
             try:
                 while waiting and not stop and len(running) < at_once:
                     job = waiting.pop(0)
-                    if outcome := already(job) or missing.outcome(job):
+                    if outcome := outcome_if_done(job) or missing.outcome(job):
                         yield outcome
                         continue
                     try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, lost, run, unreported
+from cnnpool.launch.run_job import lost, outcome_if_done, run, unreported
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.signals import Signals, Stopped
 
@@ -56,7 +56,7 @@ def run_ray(
     with Signals() as signals:
         signals.patient = True
         for job in tasks:
-            if outcome := already(job):
+            if outcome := outcome_if_done(job):
                 yield outcome
             else:
                 start(job)
@@ -86,7 +86,7 @@ def _connected(address: str | None, threads: int, gpus: float) -> Any:
     import ray
 
     there = address or os.environ.get("RAY_ADDRESS") or OWN
-    _knock(there)
+    check_reachable(there)
     try:
         ray.init(
             there, log_to_driver=False, logging_level=logging.CRITICAL, **(LIMITS if there == OWN else {})
@@ -110,7 +110,7 @@ def _find_room(ray: Any, own: bool, threads: int, gpus: float) -> None:
     sys.stderr.write(f"{message.format('jobs wait, no machine has more than', *most)}\n")
 
 
-def _knock(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Refuse a HOST:PORT that does not respond; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():

@@ -18,10 +18,10 @@ from annotated_types import Ge, Gt, Le
 from cnnpool.bounds import Table
 from cnnpool.launch import slurm_queue
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, lost, run, stopped
+from cnnpool.launch.run_job import lost, outcome_if_done, run, stopped
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import layout
-from cnnpool.run_folder.identity import asked, differences
+from cnnpool.run_folder.identity import differences, identity_settings
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
@@ -69,7 +69,7 @@ def run_slurm(
     further = _options(sbatch or {})
     waiting = []
     for job in tasks:
-        if outcome := already(job):
+        if outcome := outcome_if_done(job):
             yield outcome
         else:
             waiting.append(job)
@@ -124,14 +124,14 @@ class Sweep:
 
     def outcomes(self, waiting: list[Job]) -> Iterator[Outcome]:
         """Yield outcomes of ``waiting`` as the jobs end."""
-        waiting, room = self._left_by_others(waiting), self._at_once // 2
+        waiting, free = self._left_by_others(waiting), self._at_once // 2
         stop: Stopped | None = None
         with Signals() as signals:
             # Exceptions must not interrupt a submission or a query of the queue.
             signals.patient = True
             while self._running or (waiting and not stop):
-                if waiting and len(self._running) <= room:
-                    room = self._submit(waiting)
+                if waiting and len(self._running) <= free:
+                    free = self._submit(waiting)
                 for submitted, state in self._ended(stop):
                     job = self._running.pop(submitted)
                     if outcome := _outcome(submitted, job, state, stop):
@@ -184,7 +184,9 @@ class Sweep:
             if stored.is_file():
                 other: Job = cast(Task, DelayedSubmission.load(stored).function).job
                 job = rest.get(other.folder)
-                if job and not differences(asked(other.settings), asked(job.settings)):
+                if job and not differences(
+                    identity_settings(other.settings), identity_settings(job.settings)
+                ):
                     self._running[SlurmJob(folder, number)] = rest.pop(job.folder)
         if self._running:
             sys.stdout.write(f"{len(self._running)} jobs are in the queue already, by an earlier command\n")

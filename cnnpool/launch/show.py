@@ -16,7 +16,7 @@ from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers, sin
 from cnnpool.launch.config import unresolved
 from cnnpool.launch.hydra_compose import opened
 from cnnpool.registry import Option
-from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
+from cnnpool.schema import GROUPS, OWN, SECTIONS, options_of
 
 WIDTH, COLUMN = 100, 34
 AT_ONE_STAGE = "the same for stage s2 alone, or inherit; its options are stage.s2.KEY=VALUE"
@@ -58,26 +58,26 @@ def show_help(request: Request) -> None:
 
 
 def _settings(config: DictConfig) -> Iterator[str]:
-    for room in filter(config.__contains__, ROOMS):
-        options = OmegaConf.to_container(config[room], resolve=True)
+    for group in filter(config.__contains__, GROUPS):
+        options = OmegaConf.to_container(config[group], resolve=True)
         assert isinstance(options, dict)
-        if room in ("probe", "callback"):
+        if group in ("probe", "callback"):
             for name, values in options.items():
-                yield from _room(f"{room}.{name!s}", values, _described(room, str(name)))
+                yield from _group(f"{group}.{name!s}", values, _described(group, str(name)))
         else:
-            yield from _room(room, options, _described(room, str(options.get("name", ""))))
-    yield from _room("", {key: config[key] for key in OWN}, OWN)
+            yield from _group(group, options, _described(group, str(options.get("name", ""))))
+    yield from _group("", {key: config[key] for key in OWN}, OWN)
 
 
-def _described(room: str, name: str) -> Mapping[str, Option]:
+def _described(group: str, name: str) -> Mapping[str, Option]:
     try:
-        return options_of(room, name)
+        return options_of(group, name)
     except KeyError:
         # An option of an installed package, which is not imported for help.
         return {}
 
 
-def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Option]) -> Iterator[str]:
+def _group(where: str, values: Mapping[Any, Any], described: Mapping[str, Option]) -> Iterator[str]:
     for key, value in values.items():
         if key == "name":
             continue

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable
 
-from cnnpool.system.progress import make_way
+from cnnpool.system.progress import clear_bars
 
 NAME = "cnnpool"  # Name of every job in the queue
 ANSWER_S = 60
@@ -54,7 +54,7 @@ class Queue:
     def _say(self, reasons: Iterable[str]) -> None:
         for reason in sorted(set(reasons) - TO_COME - self._said):
             self._said.add(reason)
-            make_way()
+            clear_bars()
             sys.stderr.write(f"launch=slurm: a job waits: {reason}\n")
 
 

@@ -14,10 +14,10 @@ from cnnpool.launch.run_here import run_here, run_local
 from cnnpool.launch.run_job import unreported
 from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
-from cnnpool.schema import ROOMS
+from cnnpool.schema import GROUPS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
-from cnnpool.system.progress import Progress, duration, make_way
+from cnnpool.system.progress import Progress, clear_bars, duration
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import printable
 
@@ -67,7 +67,7 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
             words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
         if trained and (rest := len(jobs) - number):
             words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")
-        make_way()
+        clear_bars()
         line = "   ".join(map(printable, words))
         sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {line}\n")
         sys.stdout.flush()
@@ -94,7 +94,7 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
         threads = os.environ.get("OMP_NUM_THREADS", "")
         one_each = {"jobs": 1, "threads": int(threads) if threads.isdigit() else None}
         return _counted(RUNNERS["processes"](jobs, **one_each), jobs)
-    runner = registry.lookup(RUNNERS, ROOMS["launch"].entries, name)
+    runner = registry.lookup(RUNNERS, GROUPS["launch"].entries, name)
     return _counted(runner(jobs, **options), jobs)
 
 

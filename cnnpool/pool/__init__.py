@@ -148,7 +148,7 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
         >>> build("max_blur", channels=3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
         torch.Size([1, 3, 4, 4])
     """
-    registry.Option(Count).take(f"{name}: channels", channels)
+    registry.Option(Count).validate(f"{name}: channels", channels)
     operator: Pool2d = registry.construct(OPERATORS, "operators", name, channels, **options)
     return operator
 

@@ -64,7 +64,7 @@ class Probe(ABC):
 
     def __post_init__(self) -> None:
         for key, option in options_of(type(self)).items():
-            object.__setattr__(self, key, option.take(key, getattr(self, key)))
+            object.__setattr__(self, key, option.validate(key, getattr(self, key)))
 
     def measure(
         self,

@@ -54,12 +54,12 @@ def varying(runs: Sequence[Run]) -> list[str]:
     """
     if others := logged(runs):
         return list(others[0].by)
-    rooms = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
+    chosen = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
     alike: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        alike.setdefault((str(run.seed), *(frozen(run, key) for key in rooms)), []).append(run)
+        alike.setdefault((str(run.seed), *(frozen(run, key) for key in chosen)), []).append(run)
     swept = [key for same in alike.values() for key in _trained_by(same)]
-    return [*(rooms or ["pool"][: not swept]), *dict.fromkeys(swept)]
+    return [*(chosen or ["pool"][: not swept]), *dict.fromkeys(swept)]
 
 
 def _trained_by(runs: Sequence[Run]) -> list[str]:
@@ -85,7 +85,7 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
 
 
 def known(runs: Sequence[Run], key: str) -> bool:
-    """Whether runs can be grouped by ``key``: a room's name, or a setting of any of them."""
+    """Whether runs can be grouped by ``key``: a configuration group, or a setting of any of them."""
     return key in NAMED or any(key in run.settings for run in runs)
 
 
@@ -107,7 +107,7 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
 
 
 def frozen(run: Run, key: str) -> str:
-    """The value of ``key``, whole rooms included, as text that is equal where the values are."""
+    """The value of ``key``, or configuration group as text, equal where the values are."""
     return json.dumps(run.setting(key), sort_keys=True)
 
 
@@ -159,7 +159,7 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
 
 def _column(groups: list[list[Run]], key: str, *, modules: bool) -> list[str]:
     if key not in NAMED:
-        # The name of a room's choice needs no prefix.
+        # The name of a choice needs no prefix.
         prefix = "" if key.removesuffix(".name") in (*NAMED, "group") else f"{key}="
         return [prefix + as_text(runs[0].setting(key)) for runs in groups]
     nodes = [getattr(runs[0].results, key) for runs in groups]
@@ -252,7 +252,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
 
 
 def _own(key: str) -> bool:
-    """Whether ``key`` may differ: when a probe is read, or a room's seed, which repeats the run's."""
+    """Whether ``key`` may differ: when a probe is read, or a choice's seed, which repeats the run's."""
     return key.endswith(".every_epochs") or (key.endswith(".seed") and not key.startswith(MEASURED))
 
 
@@ -272,13 +272,13 @@ def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -
 
 
 def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, list[Run]]]:
-    """Keep only the name of a room where it explains differences in the room's options and hash."""
-    for room in (*NAMED, "stages"):
-        if f"{room}.name" in refused:
+    """Keep only the name of a choice where it explains differences in its options and hash."""
+    for chosen in (*NAMED, "stages"):
+        if f"{chosen}.name" in refused:
             refused = {
                 key: values
                 for key, values in refused.items()
-                if key == f"{room}.name" or not _covers(room, key)
+                if key == f"{chosen}.name" or not _covers(chosen, key)
             }
     return refused
 
@@ -301,7 +301,7 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> Dif
 
 
 def text_at(run: Run, key: str) -> str:
-    """The value of ``key`` as in ``--where``; the name for a room."""
+    """The value of ``key`` as in ``--where``; the name for a configuration group."""
     if key in NAMED:
         return str(getattr(run.results, key)["name"])
     return as_text(run.setting(key))

@@ -250,8 +250,8 @@ def _grouped(rows: Sequence[Row], asked: Asked) -> list[Run]:
         sizes[group] += 1
         values: Any = {tag: asked.value(one, row.place) for tag, one in series.items()}
         largest |= {tag: max(largest[tag], abs(x)) for tag, x in values.items() if math.isfinite(x)}
-        rooms: dict[str, Any] = {name: {"name": row.facts.get(name, "")} for name in NAMED}
-        found = Results(**rooms, seed=at, measured=values, quantities=quantities)
+        choices: dict[str, Any] = {name: {"name": row.facts.get(name, "")} for name in NAMED}
+        found = Results(**choices, seed=at, measured=values, quantities=quantities)
         of = row.facts, keys, numbered, series, asked, "" if row.tags is None else asked.counted
         runs.append(Logged(Path(row.place), "done", row.problem, found, *of))
     for tag in asked.metric:

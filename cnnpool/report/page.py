@@ -22,7 +22,7 @@ from cnnpool.report.plots.panels import css, for_page, styles_of
 from cnnpool.system.progress import duration
 from cnnpool.tables import Column
 
-EDGE = 0.06  # Room beside the marks of a row, as a share of the drawing's width
+EDGE = 0.06  # Space beside the marks of a row, as a share of the drawing's width
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Run:
         return tuple(sys.intern(key) for key, _ in numbers(self.measured))
 
     def setting(self, key: str) -> Any:
-        """The value of a key of ``--by`` or ``--where``: a setting, or a whole room."""
+        """The value of a key of ``--by`` or ``--where``: a setting, or a whole configuration group."""
         if key == "pool":
             return {"pool": self.results.pool, "stages": exceptions(self.results)}
         if key == "seed" or key in NAMED:

@@ -61,7 +61,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
         path.parent.mkdir(exist_ok=True)
     except FileNotFoundError:
         raise layout.lost(path.parent.parent) from None
-    with replacing(path, maker=layout.temp_prefix(path.parent.parent)) as file:
+    with replacing(path, prefix=layout.temp_prefix(path.parent.parent)) as file:
         torch.save(content, file)
 
 

@@ -37,7 +37,7 @@ def effect(key: str) -> Literal["nothing", "bits", "result"]:
     return EFFECTS.get(key, "result")
 
 
-def asked(config: Mapping[str, Any]) -> dict[str, Any]:
+def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that determine a run's result bit for bit, in plain JSON."""
     kept = {key: config.get(key) for key in DECIDING}
     kept |= {key: config[key] for key in FROM_PYTHON if key in config}

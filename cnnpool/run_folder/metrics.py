@@ -30,7 +30,7 @@ class MetricsFile:
                 f"{self.path} has lost lines that the checkpoint needs: restore it, "
                 f"or delete {folder} to train anew"
             )
-        write_bytes(self.path, written[:kept_bytes], maker=temp_prefix(folder))
+        write_bytes(self.path, written[:kept_bytes], prefix=temp_prefix(folder))
         self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:

@@ -55,8 +55,8 @@ def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dic
 
 def settings(results: Results) -> dict[str, str | int | float]:
     """Every setting that decides the result, for a row of HParams; not the seed, over which it averages."""
-    asked = {"fit": results.fit} | results.asked | {room: getattr(results, room) for room in NAMED}
-    chosen = {room: node for room, node in asked.items() if node and room != "seed"}
+    asked = {"fit": results.fit} | results.asked | {group: getattr(results, group) for group in NAMED}
+    chosen = {group: node for group, node in asked.items() if node and group != "seed"}
     named = {key.removesuffix(".name"): value for key, value in flat(chosen)}
     plain = {
         key: one if isinstance(one, str | int | float) else json.dumps(one) for key, one in named.items()

@@ -52,7 +52,7 @@ def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         own.acquire()
-        write_json(path, {"schema": SCHEMA, "jobs": names}, maker="sweep", flush=False)
+        write_json(path, {"schema": SCHEMA, "jobs": names}, prefix="sweep", flush=False)
         _remove_replaced(path, jobs)
     stopped = False
     try:

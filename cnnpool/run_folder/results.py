@@ -112,7 +112,7 @@ def write(folder: Path, results: Results) -> Path:
     """Write ``results`` into ``folder`` atomically; an OSError names the file."""
     path = folder / RESULTS
     body = _text(to_json(results))
-    write_text(path, body.removesuffix(END) + _end(_sha256(body)), maker=temp_prefix(folder))
+    write_text(path, body.removesuffix(END) + _end(_sha256(body)), prefix=temp_prefix(folder))
     return path
 
 

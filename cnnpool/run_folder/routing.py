@@ -33,7 +33,7 @@ def write(folder: Path, routing: Routing) -> None:
     arrays |= {f"{STAGE}{stage}": np.ceil(255 * one).astype("u1") for stage, one in routing.shares.items()}
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
-    write_bytes(folder / ROUTING, stream.getvalue(), maker=temp_prefix(folder))
+    write_bytes(folder / ROUTING, stream.getvalue(), prefix=temp_prefix(folder))
 
 
 def read(folder: Path) -> Routing | None:

@@ -32,7 +32,7 @@ def write(folder: Path, state: State, error: str | None = None, status: int | No
     """Write the ``state`` of the run in ``folder``, which this process trains."""
     content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node()))
     # After a power cut the state "running" would be wrong anyway.
-    write_json(folder / STATUS, content, maker=temp_prefix(folder), flush=state != "running")
+    write_json(folder / STATUS, content, prefix=temp_prefix(folder), flush=state != "running")
 
 
 def read(folder: Path) -> Status | None:

@@ -30,13 +30,13 @@ class Part(io.BufferedWriter):
 
 
 @contextmanager
-def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
+def replacing(path: Path, *, prefix: str = "", flush: bool = True) -> Iterator[Part]:
     """A new file beside ``path`` that replaces it when the block ends; after an error nothing has changed.
 
-    ``maker`` in its name identifies the leftovers of a killed process; ``flush`` waits until the disk has the
-    content. An OSError names ``path``, and a full disk with the missing space.
+    ``prefix`` in its name identifies the leftovers of a killed process; ``flush`` waits until the disk has
+    the content. An OSError names ``path``, and a full disk with the missing space.
     """
-    part, file = beside(path, maker), None
+    part, file = beside(path, prefix), None
     try:
         # A killed process may have left it.
         part.unlink(missing_ok=True)
@@ -57,23 +57,23 @@ def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Pa
         raise
 
 
-def write_bytes(path: Path, content: bytes, *, maker: str = "", flush: bool = True) -> None:
-    with replacing(path, maker=maker, flush=flush) as file:
+def write_bytes(path: Path, content: bytes, *, prefix: str = "", flush: bool = True) -> None:
+    with replacing(path, prefix=prefix, flush=flush) as file:
         file.write(content)
 
 
-def write_text(path: Path, text: str, *, maker: str = "", flush: bool = True) -> None:
+def write_text(path: Path, text: str, *, prefix: str = "", flush: bool = True) -> None:
     """Set the content of ``path`` to ``text`` in UTF-8; see :func:`replacing`."""
-    write_bytes(path, text.encode(), maker=maker, flush=flush)
+    write_bytes(path, text.encode(), prefix=prefix, flush=flush)
 
 
-def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush: bool = True) -> None:
+def write_json(path: Path, content: Mapping[str, Any], *, prefix: str = "", flush: bool = True) -> None:
     """Set the content of ``path`` to ``content`` as JSON; a ValueError for a non-finite number."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", maker=maker, flush=flush)
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", prefix=prefix, flush=flush)
 
 
-def beside(path: Path, maker: str = "") -> Path:
-    return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}.part")
+def beside(path: Path, prefix: str = "") -> Path:
+    return path.with_name(f".{path.name}.{prefix or secrets.token_hex(4)}.part")
 
 
 def rename(part: Path, path: Path) -> None:

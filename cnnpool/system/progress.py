@@ -96,7 +96,7 @@ Progress.set_lock(RLock())
 _drawn: set[Progress] = set()
 
 
-def make_way() -> None:
+def clear_bars() -> None:
     """Erase the current bars from the terminal before printing something else."""
     for bar in list(_drawn):
         bar.clear()

@@ -12,7 +12,7 @@ from cnnpool.report.runs import Run
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.plan import Plan
 from cnnpool.tensorboard.index import Snapshot, Watched
-from cnnpool.tensorboard.view import asked, unreadable
+from cnnpool.tensorboard.view import settings_of, unreadable
 
 MOST = 60  # Most jobs listed by name
 DEPTH = 4  # Most levels of folders below the root whose runs can be viewed separately
@@ -99,7 +99,7 @@ def folders(runs: Sequence[Run], root: Path) -> list[tuple[str, int]]:
 
 
 def _job(run: Run, root: Path, changed: float) -> Job:
-    own = asked(run.folder)
+    own = settings_of(run.folder)
     lines = metrics.read(run.folder).records
     accuracies = [record[ACCURACY] for record in lines if ACCURACY in record]
     epochs = own.fit.get("epochs") if own else None
@@ -146,8 +146,8 @@ class Shown:
         left = f"{sum(live.left)} of {len(live.left)} candidates are left."
         if self.state == "stopped":
             return f"{left} Stopped: the same command goes on."
-        now = f"{live.said[:1].upper()}{live.said[1:]}: {live.ended} of {live.asked} runs have ended."
-        return f"{left} {now}" if live.asked else left
+        now = f"{live.said[:1].upper()}{live.said[1:]}: {live.ended} of {live.requested} runs have ended."
+        return f"{left} {now}" if live.requested else left
 
 
 def studies(watched: Sequence[Watched[Live]], root: Path) -> list[Shown]:

@@ -32,7 +32,7 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 
-ROOMS = ("pool", "readout", "model")
+CHOICES = ("pool", "readout", "model")
 MOST_VALUES = 24  # Most values of a setting offered as filters
 WAYS = 12  # Most settings offered where runs cannot be compared
 WORDS = {"metric": "Measure", "by": "Group by", "where": "Filter", "baseline": "Baseline", "allow": "mixed"}
@@ -139,7 +139,7 @@ def view(
     once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
 ) -> View:
     """The view of ``runs``; ``palette`` keeps the colours, and ``once`` the comparison, of keys ``by``."""
-    begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
+    begun = [replace(run, found=own) for run in runs if not run.found and (own := settings_of(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and meets(run, query.where)]
     done = [run for run in runs if run.found]
     by = list(query.by) or _keys([run for run in done if meets(run, query.where)], begun)
@@ -184,8 +184,8 @@ def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Wa
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
     """The keys that form a choice, even if the first finished runs all belong to one choice."""
     among = varying(done) if done else ["pool"]
-    names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in ROOMS}
-    return [key for key in ROOMS if key in among or len(names[key]) > 1]
+    names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in CHOICES}
+    return [key for key in CHOICES if key in among or len(names[key]) > 1]
 
 
 def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:
@@ -243,7 +243,7 @@ def offer(done: Sequence[Run]) -> Offer:
     )
 
 
-def asked(folder: Path) -> Results | None:
+def settings_of(folder: Path) -> Results | None:
     """The choices and settings of a run at its start, without numbers; None if they cannot be read."""
     settings = _settings(folder / layout.SETTINGS / "config.yaml")
     overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")

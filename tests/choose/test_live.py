@@ -44,10 +44,10 @@ def followed(make_study, bench):
 def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
     _, seen, _ = followed(worse_by_a_tenth, pools=("max", "avg", "strided"), rounds=8)
     first = seen[0]
-    assert (first.said, first.rounds, first.planned, first.asked) == ("0 rounds done", 0, None, 0)
+    assert (first.said, first.rounds, first.planned, first.requested) == ("0 rounds done", 0, None, 0)
     assert list(first.left) == [True] * 3 and first.verdict == ""
-    in_round = next(one for one in seen if one.asked)
-    assert (in_round.said, in_round.ended, in_round.asked) == ("round 1", 0, 3)
+    in_round = next(one for one in seen if one.requested)
+    assert (in_round.said, in_round.ended, in_round.requested) == ("round 1", 0, 3)
     assert [one.ended for one in seen if one.said == "round 1"] == [0, 1, 2, 3]
     last = seen[-1]
     assert 3 <= last.rounds < 8 and last.planned == 8

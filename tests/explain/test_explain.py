@@ -184,8 +184,8 @@ def test_operators_of_other_packages_need_state_nothing(monkeypatch, capsys):
     kinds = {"minpool": MinPool2d, "half": Half}
     points = {name: EntryPoint(name, f"{__name__}:{kind.__name__}", "") for name, kind in kinds.items()}
     monkeypatch.setattr(registry, "_foreign", lambda group: points if group == "cnnpool.operators" else {})
-    for room in ("pool", "readout"):
-        monkeypatch.setitem(ConfigStore.instance().repo, room, {})
+    for group in ("pool", "readout"):
+        monkeypatch.setitem(ConfigStore.instance().repo, group, {})
     monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[self.value.split(":")[1]])
     assert explain.main(["minpool"]) == 0
     said = capsys.readouterr().out
@@ -276,9 +276,9 @@ def test_a_room_before_the_name_tells_an_operator_from_a_readout(capsys):
 
 
 def test_every_option_is_listed_with_its_default_and_legal_values():
-    rooms = (("pool", pool.OPERATORS), ("readout", readout.READOUTS))
-    for room, name, entry in [(room, *one) for room, table in rooms for one in table.items()]:
-        said, options = options_text(room, name).splitlines(), registry.options_of(entry)
+    groups = (("pool", pool.OPERATORS), ("readout", readout.READOUTS))
+    for group, name, entry in [(group, *one) for group, table in groups for one in table.items()]:
+        said, options = options_text(group, name).splitlines(), registry.options_of(entry)
         assert said[0].startswith("options of") if options else said == [f"{name} takes no options"]
         for key, option in options.items():
             (line,) = (line for line in said if line.split()[0] == key)

@@ -65,7 +65,7 @@ def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_p
     monkeypatch.undo()
     code, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
     assert code == 2 and "holds files that no run wrote (mine.txt)" in err
-    assert run_job.already(Job(run, [], {})).state == "refused"
+    assert run_job.outcome_if_done(Job(run, [], {})).state == "refused"
 
 
 def test_a_run_whose_process_is_lost_has_failed_in_its_folder_too(tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 
-from cnnpool.run_folder.identity import asked, effect
+from cnnpool.run_folder.identity import effect, identity_settings
 
 RUN = {
     "data": {"val_size": 0.1, "root": "here"}, "model": {"name": "convnet"}, "pool": {"name": "max"},
@@ -25,10 +25,12 @@ RUN = {
     ],
 )
 def test_each_setting_that_decides_the_result_is_part_of_a_runs_identity(section, other):
-    assert asked({**RUN, section: other}) != asked(RUN)
+    assert identity_settings({**RUN, section: other}) != identity_settings(RUN)
 
 
 def test_the_folder_of_the_data_and_the_display_are_not(tmp_path):
     moved = {**RUN["data"], "root": str(tmp_path)}
-    assert asked({**RUN, "data": moved, "fit": {"devices": 1, "progress": True}}) == asked(RUN)
+    assert identity_settings(
+        {**RUN, "data": moved, "fit": {"devices": 1, "progress": True}}
+    ) == identity_settings(RUN)
     assert effect("fit.devices") == "result" and effect("fit.strategy") == "bits"

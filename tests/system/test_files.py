@@ -69,7 +69,7 @@ def test_a_link_in_the_place_of_a_part_file_leads_nowhere(tmp_path):
     part = beside(tmp_path / "a", "run-1")
     for target in (other, tmp_path / "not yet"):
         part.symlink_to(target)
-        write_text(tmp_path / "a", "ours", maker="run-1")
+        write_text(tmp_path / "a", "ours", prefix="run-1")
         assert not (tmp_path / "a").is_symlink() and (tmp_path / "a").read_text() == "ours"
     assert other.read_text() == "theirs" and sorted(os.listdir(tmp_path)) == ["a", "theirs"]
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cnnpool.system import progress as module
-from cnnpool.system.progress import Progress, duration, make_way
+from cnnpool.system.progress import Progress, clear_bars, duration
 
 
 @pytest.fixture(autouse=True)
@@ -72,14 +72,14 @@ def test_a_terminal_gets_one_bar_that_makes_way_and_is_wiped(caplog, capsys, ter
         seen.append(capsys.readouterr().err)
         return text in "".join(seen)
 
-    make_way()
+    clear_bars()
     assert not has("\r")
     with Progress("probing", 4, "probes") as progress:
         wait_for(lambda: has("probing:   0%"))
         time.sleep(0.02)
         progress.step()
         wait_for(lambda: has("1/4"))
-        make_way()
+        clear_bars()
         assert has("") or "".join(seen).endswith("\r")
     with Progress("drawing pictures"):
         wait_for(lambda: has("drawing pictures"))

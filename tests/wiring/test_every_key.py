@@ -20,13 +20,13 @@ SHOWN |= {f"train --{flag}" for flag in ("multirun", "cfg", "resolve", "package"
 def settings():
     """The keys of ``cnnpool train``; those that several data sets or published networks share once."""
     yield from (*schema.OWN, "experiment")
-    for room in schema.ROOMS:
-        for name in schema.names(room):
-            common = room == "data" or name in PUBLISHED or not name
-            keys = schema.options_of(room, name)
-            yield from (f"{room}.{key}" if common else f"{room}.{name}.{key}" for key in keys)
-            if room == "log" and not keys:
-                yield f"{room}.{name}"
+    for group in schema.GROUPS:
+        for name in schema.names(group):
+            common = group == "data" or name in PUBLISHED or not name
+            keys = schema.options_of(group, name)
+            yield from (f"{group}.{key}" if common else f"{group}.{name}.{key}" for key in keys)
+            if group == "log" and not keys:
+                yield f"{group}.{name}"
 
 
 def flags(command, printed):

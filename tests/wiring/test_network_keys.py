@@ -34,20 +34,20 @@ APART = {"sprint": "pad_ends"}
 BACKBONES = sorted(set(schema.names("model")) - {"timm", "torchvision", "installed"})
 
 
-def every(room, names):
-    return [f"{room}.{name}.{key}" for name in names for key in schema.options_of(room, name)]
+def every(group, names):
+    return [f"{group}.{name}.{key}" for name in names for key in schema.options_of(group, name)]
 
 
-def usual(room, name):
-    text = (conf_dir() / room / f"{name}.yaml").read_text(encoding="utf-8")
+def usual(group, name):
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     known = yaml.safe_load(text.replace("${norm_of_model:}", "batch"))
     return {key: tuple(v) if isinstance(v, list) else v for key, v in known.items() if key != "name"}
 
 
-def others(room, name):
+def others(group, name):
     """A value that is not the usual one for every option of a choice."""
-    known, found = usual(room, name), {}
-    for key, option in schema.options_of(room, name).items():
+    known, found = usual(group, name), {}
+    for key, option in schema.options_of(group, name).items():
         names = [value for value in option.choices if value != str(known[key])]
         if f"{name}.{key}" in OWN:
             found[key] = OWN[f"{name}.{key}"]
@@ -59,11 +59,11 @@ def others(room, name):
     return found
 
 
-def words(room, options):
+def words(group, options):
     """``options`` as the command line takes them."""
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
     return [
-        f"{room}.{key}={str(value).lower() if isinstance(value, bool) else value}"
+        f"{group}.{key}={str(value).lower() if isinstance(value, bool) else value}"
         for key, value in plain.items()
     ]
 
@@ -104,13 +104,13 @@ def maps(channels, *sizes):
     return drawn
 
 
-def check(room, name, wired, build, drawn):
+def check(group, name, wired, build, drawn):
     """``wired`` composes of all other values what ``build`` makes of them, and each changes something."""
-    found = others(room, name)
+    found = others(group, name)
     for apart in (True, False) if name in APART else (False,):
         given = {key: value for key, value in found.items() if (key == APART.get(name)) == apart}
-        composed = wired(words(room, given)).to(memory_format=torch.contiguous_format)
-        alone = build(**{**usual(room, name), **given})
+        composed = wired(words(group, given)).to(memory_format=torch.contiguous_format)
+        alone = build(**{**usual(group, name), **given})
         alone.load_state_dict(composed.state_dict())
         assert same(shown(composed, drawn), shown(alone, drawn))
     for key, value in found.items():
@@ -118,8 +118,8 @@ def check(room, name, wired, build, drawn):
         made = []
         for options in ({}, {key: value}):
             torch.manual_seed(0)
-            made.append(shown(build(**{**usual(room, name), **needed, **options}), drawn))
-        assert same(*made) == (f"{name}.{key}" in LATER), f"{room}.{name}.{key} changes nothing"
+            made.append(shown(build(**{**usual(group, name), **needed, **options}), drawn))
+        assert same(*made) == (f"{name}.{key}" in LATER), f"{group}.{name}.{key} changes nothing"
 
 
 @proves(*every("pool", schema.names("pool")))

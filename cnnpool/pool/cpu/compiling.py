@@ -92,7 +92,7 @@ def is_unsaved(error: BaseException) -> bool:
 @cache
 def _warn(where: str, reason: str) -> None:
     log.warning(
-        "compiled kernels cannot be kept in %s, so every run compiles them: %s; make room there, or name "
+        "compiled kernels cannot be kept in %s, so every run compiles them: %s; free space there, or name "
         "another folder by NUMBA_CACHE_DIR",
         where,
         reason,

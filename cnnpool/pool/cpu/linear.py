@@ -45,7 +45,17 @@ from cnnpool.pool.cpu.loops.signatures import (
     inlined,
 )
 from cnnpool.pool.cpu.memory import CPU, empty, scalar, table
-from cnnpool.pool.cpu.runs import Axis, Lists, Plan, Planes, are_tiles, in_place, planes, room, scaled
+from cnnpool.pool.cpu.runs import (
+    Axis,
+    Lists,
+    Plan,
+    Planes,
+    are_tiles,
+    in_place,
+    planes,
+    scaled,
+    scratch_layout,
+)
 from cnnpool.pool.cpu.runs import Cells as Weights
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.edges import source
@@ -274,9 +284,9 @@ def _plan_of_planes(
     where = cut.map, cut.outputs, cut.grid, cells.pointers, border, 0 if spaced is None else spaced.data_ptr()
     held: tuple[int, ...]
     if not adjoint:
-        held, scratch = room(cut.image * size, some * item)
+        held, scratch = scratch_layout(cut.image * size, some * item)
         return Plan(sum_planes, result, units, scratch, (*where, held, *numbers), (cells, borders, spaced))
-    held, scratch = room(cut.image * size, (some + LANES) * size)
+    held, scratch = scratch_layout(cut.image * size, (some + LANES) * size)
     rest = *where, (*held, some, count), begin, *numbers
     return Plan(adjoint_planes, result, units, scratch, rest, (cells, borders, spaced))
 

@@ -37,7 +37,7 @@ from cnnpool.pool.cpu.loops.planes import (
 )
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
 from cnnpool.pool.cpu.memory import empty, scalar, table
-from cnnpool.pool.cpu.runs import Axis, Plan, are_tiles, entries_of, in_place, planes, room, scaled
+from cnnpool.pool.cpu.runs import Axis, Plan, are_tiles, entries_of, in_place, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.runs import Cells as Places
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
@@ -286,12 +286,12 @@ def plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype,
     units = -(-channels // cut.pixel) if last else channels
     if not adjoint:
         cells, first = Places(cut.cells(0, kw), cut.cells(1)), _first(axes, cut.pitch, cut.pixel)
-        held, scratch = room(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
+        held, scratch = scratch_layout(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
         where: tuple[Any, ...] = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
         return Plan(max_planes, result, units, scratch, (*where, *numbers), (cells, first))
     cells = Places(cut.adjoint_cells(0, kw), cut.adjoint_cells(1))
     some = cut.begin + cut.pixels + LANES
-    held, scratch = room(cut.image * item, some * item, some)
+    held, scratch = scratch_layout(cut.image * item, some * item, some)
     where = cut.map, cut.outputs, cut.grid, cells.pointers, (*held, cut.pixels, some), cut.begin
     return Plan(unpool_planes, result, units, scratch, (*where, *numbers), (cells,))
 

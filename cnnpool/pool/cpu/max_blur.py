@@ -16,7 +16,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, compiled
 from cnnpool.pool.cpu.max import max_last, max_planes, unpool_last, unpool_planes
 from cnnpool.pool.cpu.max import plan as max_plan
 from cnnpool.pool.cpu.memory import empty
-from cnnpool.pool.cpu.runs import Plan, room
+from cnnpool.pool.cpu.runs import Plan, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format
 
@@ -95,7 +95,7 @@ def _plan(blurring: Blurring, channels: int, dtype: torch.dtype, adjoint: bool) 
     blur = linear_plan(blurring, channels, dtype, adjoint)
     parts = 1 if last else channels
     size = height * width * channels // parts * dtype.itemsize
-    held, scratch = room(size, pooling.scratch, blur.scratch)
+    held, scratch = scratch_layout(size, pooling.scratch, blur.scratch)
     step = size, pooling.units // parts, blur.units // parts
     kernel = KERNELS[adjoint, not pooling.scratch]
     return Plan(kernel, blur.out_size, parts, scratch, (held, step, pooling.rest, blur.rest), (pooling, blur))

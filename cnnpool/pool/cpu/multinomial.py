@@ -26,7 +26,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Terms,
 from cnnpool.pool.cpu.loops.vector_math import number
 from cnnpool.pool.cpu.max import NOWHERE, axes_of
 from cnnpool.pool.cpu.memory import CPU, empty, scalar
-from cnnpool.pool.cpu.runs import Cells, planes, room
+from cnnpool.pool.cpu.runs import Cells, planes, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
@@ -132,7 +132,9 @@ def _plan(window: Window, shape: tuple[int, ...], last: bool, dtype: torch.dtype
     )
     cells, some = Cells(plane.cells(0, window.kernel[1]), plane.cells(1)), plane.windows + LANES
     item, size = dtype.itemsize, wide.itemsize
-    held, scratch = room(plane.image * size, some * item, some, some * size, window.cells * LANES * size)
+    held, scratch = scratch_layout(
+        plane.image * size, some * item, some, some * size, window.cells * LANES * size
+    )
     where = plane.map, plane.outputs, plane.grid, cells.pointers, held
     numbers = scalar(torch.finfo(wide).max, wide), scalar(0.0, wide), scalar(0.0, dtype), scalar(-inf, wide)
     return -(-channels // plane.pixel) if last else channels, scratch, where, some, numbers, cells

@@ -128,8 +128,8 @@ def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Te
     rows, pixel = (height, channels) if last else (channels * height, 1)
     numbers = scalar(torch.finfo(wide).max, wide), scalar(0.0, wide), scalar(0.0, x.dtype)
     rest = rows, width, pixel, stride, scalar(scale, wide), squared, *numbers
-    room = 8 * (stride[0] + 1) * (width * pixel + 2 * LANES)
-    share(_norms, samples, x.nbytes, x.data_ptr(), out.data_ptr(), *rest, scratch=room)
+    scratch = 8 * (stride[0] + 1) * (width * pixel + 2 * LANES)
+    share(_norms, samples, x.nbytes, x.data_ptr(), out.data_ptr(), *rest, scratch=scratch)
     return out
 
 
@@ -161,6 +161,6 @@ def _move(
     planes, pixel = (1, channels) if last else (channels, 1)
     where = x.data_ptr(), y.data_ptr(), phase.data_ptr()
     rest: tuple[Any, ...] = planes, tuple(size), stride, pixel, scalar(0.0, x.dtype)
-    room = x.element_size() * stride[1] * (size[1] + LANES)
-    share(kernel, samples * planes, x.nbytes + y.nbytes, *where, *rest, scratch=room)
+    scratch = x.element_size() * stride[1] * (size[1] + LANES)
+    share(kernel, samples * planes, x.nbytes + y.nbytes, *where, *rest, scratch=scratch)
     return y

@@ -179,7 +179,7 @@ def scaled(entries: Entries, step: int, factor: int = 1) -> list[list[tuple[int,
     return [[(place * step, number * factor) for place, number in several] for several in entries]
 
 
-def room(*sizes: int) -> tuple[tuple[int, ...], int]:
+def scratch_layout(*sizes: int) -> tuple[tuple[int, ...], int]:
     """Offsets of arrays of so many bytes in scratch memory, with margins between, and bytes in all."""
     margin, at, offsets = 128, 128, []
     for size in sizes:

@@ -104,9 +104,9 @@ def _share(kernel: Kernel[..., None], units: int, threads: int, scratch: int, ar
     shares: list[tuple[int, ...]] = [
         (units * i // threads, units * (i + 1) // threads) for i in range(threads)
     ]
-    room = scratch_memory(scratch * threads) if scratch else None
-    if room is not None:
-        first = room.data_ptr()
+    memory = scratch_memory(scratch * threads) if scratch else None
+    if memory is not None:
+        first = memory.data_ptr()
         shares = [(*share, first + i * scratch) for i, share in enumerate(shares)]
     if TEAM and threads > 1:
         TEAM.run(kernel, shares, args)

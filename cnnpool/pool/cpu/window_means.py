@@ -19,7 +19,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, 
 from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number, root_power
 from cnnpool.pool.cpu.max import axes_of
 from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
-from cnnpool.pool.cpu.runs import Cells, Plan, entries_of, planes, room, scaled
+from cnnpool.pool.cpu.runs import Cells, Plan, entries_of, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
 
@@ -320,9 +320,9 @@ def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, bac
     parts, gap = torch.ones(some, dtype=wide, device=CPU), plane.pitch * pixel
     rows = parts[: len(down) * gap].view(len(down), gap)
     rows[:, : len(across) * pixel] = shares.repeat_interleave(pixel, 1)
-    held, scratch = room(plane.image * size, some * item, kept)
+    held, scratch = scratch_layout(plane.image * size, some * item, kept)
     if backward:
-        held, scratch = room(plane.image * size, plane.image * size, some * size, kept)
+        held, scratch = scratch_layout(plane.image * size, plane.image * size, some * size, kept)
         held = (*held, some)
     units = -(-channels // pixel) if last else channels
     where = plane.map, plane.outputs, plane.grid, cells.pointers, parts.data_ptr(), held

@@ -240,8 +240,8 @@ def plain_ticks(axes: Axes, most: int = 6) -> None:
 
 def within(move: Callable[..., object], have: tuple[float, float], limits: tuple[float, float]) -> None:
     """End an axis by ``move`` just beyond the possible values if it extends further: no accuracy is -20 %."""
-    room = 0.03 * (have[1] - have[0])
-    move(max(have[0], limits[0] - room), min(have[1], limits[1] + room))
+    margin = 0.03 * (have[1] - have[0])
+    move(max(have[0], limits[0] - margin), min(have[1], limits[1] + margin))
 
 
 def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
