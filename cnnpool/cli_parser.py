@@ -30,7 +30,7 @@ def assignment(text: str) -> tuple[str, Any]:
     """Parse ``key=value``: a number, true, false, null, a list separated by commas, or a text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ValueError(f"{text!r} is not of the form KEY=VALUE")
+        raise ValueError(f"expected KEY=VALUE, got {text!r}")
     parts = value.strip("[]").split(",") if "," in value or value.startswith("[") else None
     return key, plain(value) if parts is None else tuple(plain(part.strip()) for part in parts)
 

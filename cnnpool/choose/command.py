@@ -109,7 +109,7 @@ def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure,
     metric = _measure("metric", options.metric, {**SHORT, "accuracy": accuracy}, measured)
     if metric.sense == 0:
         raise ValueError(
-            f"choose.metric={options.metric}: neither a high nor a low {metric.title} is better in itself"
+            f"choose.metric={options.metric}: {metric.title} has no better direction, so it cannot decide"
         )
     # Without a limit, a cost that nothing measures has no effect.
     cost = _measure("cost", options.cost, COSTS, declared())
@@ -168,7 +168,7 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
             display.end(ending)
             report = page.write(study, ending)
     except Stopped as stop:
-        sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
+        sys.stderr.write(f"{stop}; rerun the same command to resume: {shlex.join(command)}\n")
         return stop.status
     table, following = text(page.columns(study, view)), page.next_command(study, ending)
     sys.stdout.write(f"{table}\n{page.verdict(study, ending)}\n\nreport: {report}\n")

@@ -73,7 +73,7 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
         if key not in options_of(Options):
             raise ValueError(f"choose.{key}: no such option; {did_you_mean(key, options_of(Options))}")
         if not equals:
-            raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
+            raise ValueError(f"{setting}: expected choose.{key}=VALUE")
         values[key] = split(text) if key in LISTS else plain(text)
     # A bare number is not a duration, and is refused as one.
     for key in {"budget", "margin"} & values.keys():

@@ -88,7 +88,9 @@ class Dataset:
             # The only batch: all images, in equal parts.
             batch_size = own // parts * parts
         if not batch_size:
-            raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
+            raise ValueError(
+                f"{len(self.train)} training images are too few for {world} x {parts} micro-batches"
+            )
         images = self._images(self.train, channels_last)
         changes, most = {name: getattr(source, name) for name in CHANGES}, min(self.size)
         for key in ("crop", "shift"):
@@ -189,7 +191,7 @@ def _cut_size(raw: Raw, source: Source) -> int:
 def _check(name: str, raw: Raw) -> None:
     if len(raw.classes) < 2:
         raise DataError(
-            f"{name} has only the class {', '.join(raw.classes)}: a network tells at least two apart"
+            f"{name} has only the class {', '.join(raw.classes)}: at least two classes are needed"
         )
     for part, split in raw.splits.items():
         if not len(split):

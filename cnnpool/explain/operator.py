@@ -26,7 +26,7 @@ SPELLINGS = {
     "pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "convolution": "conv", "2d": ""
 }  # fmt: skip
 OTHERS_NAMES = {"conv": "strided"}
-"""What other programs call an operator -> its name here."""
+"""Name in other programs -> the name here."""
 KINDS = {
     "sparse": "each output passes its gradient to a few inputs of its window, the others get none",
     "dense": "every input under a window gets a share of the gradient",

@@ -117,7 +117,7 @@ def cluster(devices: int, nodes: int) -> ClusterEnvironment:
     if count != devices * nodes:
         raise ValueError(
             f"torchrun or srun started {count} processes, but fit.devices={devices} and trainer.num_nodes="
-            f"{nodes} train in {devices * nodes}: start as many, or set these two to devices and machines"
+            f"{nodes} train in {devices * nodes}: make processes equal devices x nodes"
         )
     return started
 

@@ -27,7 +27,7 @@ from cnnpool.launch.config import (
 from cnnpool.schema import SECTIONS
 from cnnpool.system.output import shortened
 
-FORM = "not of the form key=value, as pool=max is"
+FORM = "expected KEY=VALUE, e.g. pool=max"
 FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
 PLUGINS = ("hydra/sweeper", "hydra/launcher")
@@ -177,7 +177,7 @@ def _quoted(line: str) -> Override:
     except (HydraException, RecursionError, ValueError):
         raise ValueError(message) from None
     if key not in PATHS:
-        raise ValueError(f"{message}; for text with signs, type {shortened(shlex.quote(quoted))}")
+        raise ValueError(f"{message}; quote special characters: {shortened(shlex.quote(quoted))}")
     return override
 
 

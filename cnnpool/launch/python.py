@@ -1,4 +1,4 @@
-"""Train from Python with the settings of the command line: a run, or its parts for one's own Trainer."""
+"""Train from Python with the settings of the command line: a run, or its parts for your own Trainer."""
 
 import copy
 import hashlib
@@ -143,7 +143,7 @@ def classifier(
     seed: int = 0,
     **settings: Any,
 ) -> "Classifier":
-    """The untrained classifier of :func:`train` with these settings, for one's own Trainer.
+    """The untrained classifier of :func:`train` with these settings, for your own Trainer.
 
     Its images are read once, for their size, classes and normalisation; ``seed`` is that of the weights and
     of all random draws. A ValueError of one line for an invalid argument.

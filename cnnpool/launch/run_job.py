@@ -158,7 +158,7 @@ def failed(job: Job, error: BaseException) -> Outcome:
 
 def stopped(job: Job, stop: Stopped) -> Outcome:
     """The outcome of a job ended by a signal."""
-    return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
+    return _outcome(job, "stopped", f"{stop}; rerun the same command to resume", stop.status)
 
 
 def unreported(job: Job) -> Outcome:

@@ -43,7 +43,7 @@ def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tupl
     """(floor(H/s), floor(W/s)); a ValueError if the output would be empty."""
     size = height // stride[0], width // stride[1]
     if min(size) < 1:
-        raise Misfit(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
+        raise Misfit(f"{name}: output would be empty for a {height}x{width} map: stride={stride}")
     return size
 
 
@@ -163,7 +163,7 @@ class Pool2d(Leaf):
         )
         if rows < 1 or columns < 1:
             raise Misfit(
-                f"{type(self).__name__} leaves nothing of a {height}x{width} map: "
+                f"{type(self).__name__}: output would be empty for a {height}x{width} map: "
                 f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
             )
         return rows, columns

@@ -59,9 +59,8 @@ class FractionalMaxPool2d(RationalPool2d):
         (p, q), (r, s) = self.ratio
         size = height * q // p, width * s // r
         if min(size) < 1:
-            raise ValueError(
-                f"{type(self).__name__} leaves nothing of a {height}x{width} map: {self.extra_repr()}"
-            )
+            name = type(self).__name__
+            raise ValueError(f"{name}: output would be empty for a {height}x{width} map: {self.extra_repr()}")
         return size
 
     def flops(self, height: int, width: int) -> int:

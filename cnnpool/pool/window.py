@@ -153,7 +153,7 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
     if min(shape[-3:]) < 1 or min(window.output_size(height, width)) < 1:
         channels = f"{shape[-3]} channel{'s' * (shape[-3] != 1)}"
         raise Misfit(
-            f"{operator} leaves nothing of a {height}x{width} map of {channels}: "
+            f"{operator}: output would be empty for a {height}x{width} map of {channels}: "
             f"kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}, "
             f"dilation={window.dilation}"
         )

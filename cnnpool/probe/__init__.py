@@ -44,14 +44,14 @@ BY_CLASS = (
         "test.balanced_accuracy",
         "balanced accuracy",
         "Mean over the classes of the accuracy on the test images of each, so that a small class counts as "
-        "much as a large one. Reported for data sets of one's own.",
+        "much as a large one. Reported for data sets of your own.",
         shown="compare",
     ),
     score(
         "test.class_accuracy.<class>",
         "accuracy on <class>",
         "Test images of the class that are classified correctly, divided by all of the class. Reported for "
-        "data sets of one's own; dots in a name become underscores.",
+        "data sets of your own; dots in a name become underscores.",
         shown="compare",
     ),
 )

@@ -90,7 +90,7 @@ def ranking(comparison: Comparison) -> str:
     if len(rows) < 2:
         return "Only one choice: nothing to rank."
     if comparison.metric.sense == 0:
-        return f"No ranking: neither a high nor a low {comparison.metric.title} is better in itself."
+        return f"No ranking: {comparison.metric.title} has no better direction."
     if comparison.named:
         base = comparison.baseline.choice.label
         return f"No places: they need all pairs of choices, and only those with {base} were compared."

@@ -25,7 +25,7 @@ UNSET = "unset"
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
 """Written first; it marks a folder as a report."""
-KILLED = "stopped: its process has ended; the same command goes on from there"
+KILLED = "stopped: its process has ended; rerun the same command to resume"
 
 
 @dataclass(frozen=True)

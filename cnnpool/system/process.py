@@ -19,7 +19,7 @@ def share_cores() -> None:
 
 
 def tune() -> bool:
-    """Set for a CPU loop of one's own what ``cnnpool train`` sets: call it before torch is imported.
+    """Set for your own CPU loop what ``cnnpool train`` sets: call it before torch is imported.
 
     It lets torch's idle threads sleep early (``GOMP_SPINCOUNT``, unless the environment says otherwise) and
     calls ``cnnpool.keep_memory``. The OpenMP library reads the first once, as torch is imported: a call after

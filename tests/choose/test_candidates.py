@@ -101,7 +101,7 @@ def test_options_are_read_from_the_command_line():
         ("choose.tune=fit.lr", "choose.tune=fit.lr: give a key and two values or more"),
         ("choose.tune=fit.lr:[0.1]", "give a key and two values or more"),
         ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),
-        ("choose.margin", "not of the form choose.margin=VALUE"),
+        ("choose.margin", "expected choose.margin=VALUE"),
     ],
 )
 def test_an_option_out_of_range_is_refused_in_one_line(setting, said):

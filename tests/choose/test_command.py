@@ -34,7 +34,7 @@ def call(capfd):
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
         (["probe=none", "choose.metric=consistency"], "consistency needs the probe of invariance"),
         (["choose.metric=acc"], "choose.metric=acc: the runs do not measure it; did you mean 'accuracy'?"),
-        (["choose.metric=cost.load"], "neither a high nor a low load by others is better in itself"),
+        (["choose.metric=cost.load"], "load by others has no better direction, so it cannot decide"),
         (["probe=none", "choose.limit=1.5"], "choose.limit=1.5 needs a probe of FLOPs, or choose.cost=time"),
         (["choose.cost=test.accuracy"], "choose.cost=test.accuracy: a low test accuracy is not better"),
     ],

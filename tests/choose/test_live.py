@@ -70,7 +70,7 @@ def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, mon
     monkeypatch.setattr(command.page, "write", stopped)
     study = make_study()
     assert command._conduct(study, ["cnnpool", "choose", "data=digits"]) == 128 + signal.SIGTERM
-    said = "stopped by SIGTERM; the same command goes on from there: cnnpool choose data=digits\n"
+    said = "stopped by SIGTERM; rerun the same command to resume: cnnpool choose data=digits\n"
     # A busy machine also says how far the composing of the jobs is.
     assert capsys.readouterr().err.endswith(said)
     assert read_live(study.ledger.folder / LIVE).verdict.startswith("Recommended: max.")

@@ -151,7 +151,7 @@ def test_options_out_of_range_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             build(**options).train_loader()
-    with pytest.raises(ValueError, match="2 training images give 3 x 1 parts no image each"):
+    with pytest.raises(ValueError, match="2 training images are too few for 3 x 1 micro-batches"):
         build(limit=2, batch_size=3).train_loader(shard=(0, 3))
 
 

@@ -102,8 +102,6 @@ def test_the_pictures_of_concepts_show_what_their_pages_say():
     from scripts.docs.concepts import FOLDER, examples, shifted
 
     shown = examples()
-    first, second, third = shown["max_of_moved_dots"].outputs[:, 0].tolist()
-    assert first == second == [[9, 0], [0, 0]] and third == [[0, 9], [0, 0]]
     assert shown["subsampled_stripes"].outputs.flatten(1).tolist() == [[9] * 4, [0] * 4]
     assert shown["blurred_stripes"].outputs.unique().tolist() == [4.5]
     assert {path.stem for path in FOLDER.glob("*.png")} == {*shown, "shifts"}

@@ -268,8 +268,8 @@ def test_an_own_probe_extends_ours(mine):
         ("seed=${seed}", "Recursive interpolation"),
         ("seed=${oc.env:NOPE}", "set it, or give a default by ${oc.env:NOPE,DEFAULT}"),
         ("hydra.mode=both", "hydra.mode"),
-        ("=3", "=3: not of the form key=value, as pool=max is"),
-        ("~=3", "~=3: not of the form key=value"),
+        ("=3", "=3: expected KEY=VALUE, e.g. pool=max"),
+        ("~=3", "~=3: expected KEY=VALUE"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(line, said, mine):

@@ -149,7 +149,7 @@ def test_a_signal_ends_the_sweep_with_a_table_and_the_same_command_goes_on(call,
         again = call("train", "-m", "pool=avg,max", *call.quick)[1]
     assert status == 128 + signal.SIGTERM
     assert "3 jobs: 1 stopped, 2 not run" in out
-    assert err.startswith("stopped: ") and "by SIGTERM at step 1; the same command goes on from there" in err
+    assert err.startswith("stopped: ") and "by SIGTERM at step 1; rerun the same command to resume" in err
     assert "2 jobs: 2 stopped" in again, "one now, one earlier"
     assert call("train", *SWEEP, *call.quick)[0] == 0
 

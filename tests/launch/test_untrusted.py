@@ -152,7 +152,7 @@ def test_a_copy_of_our_own_configuration_and_a_folder_that_contains_itself_do_no
 
 WORDS = {
     "pool=\x1b[31mred": "control characters", "out='a\nb'": "a setting is one line",
-    f"pool={'a' * 300}": "no pool/aaa", "data.limit=" + "{a:" * 1000: "not of the form key=value",
+    f"pool={'a' * 300}": "no pool/aaa", "data.limit=" + "{a:" * 1000: "expected KEY=VALUE",
     "out=[a,b]": "out=['a', 'b']: not the name of a folder",
     "out={a:b}": "out={'a': 'b'}: not the name of a folder",
     "+pool.x='" + "${" * 300 + "a" + "}" * 300 + "'": "references are nested too deep",
