@@ -25,6 +25,8 @@ from scripts.reliability.faults import FAULTS
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "reliability.json"
+ROOMS = ["fit", "data", "probe", "report", "choose", "readout", "pool", "run_folder", "launch", "system"]
+ROOMS += ["lightning", "surgery"]
 MEASUREMENTS = {
     "kills": [f"scripts/reliability/kill_test.py 10 {seed}" for seed in range(20)],
     "sweeps": [f"scripts/reliability/kill_test.py 10 {seed} local" for seed in range(2)],
@@ -34,7 +36,7 @@ MEASUREMENTS = {
     "configuration": ["scripts/reliability/fuzz_configuration.py 1000"],
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "same": ["scripts/reliability/same_against_same.py 200"],
-    "mutants": ["scripts/reliability/mutants.py"],
+    "mutants": [f"scripts/reliability/mutants.py {room}" for room in ROOMS],
 }
 ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     "kills": lambda r: (
@@ -76,6 +78,7 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"({_share(r, 'noticed')}, {_share(r, 'noticed quickly')} %)",
     ),
 }
+COUNTS = ("changes", "noticed", "noticed quickly")
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 """Lines of docs/reliability.md between which the table is written."""
 
@@ -148,9 +151,21 @@ def page(kept: Mapping[str, Mapping], text: str) -> str:
     made = sorted({f"{one['processor']}, Python {one['python']}, torch {one['torch']}" for one in every})
     table = _table(("figure", "reached", "command", "commit, date"), rows)
     if "mutants" in kept:
-        counts = total(kept["mutants"])["by room"]
-        rows = [(room, *map(str, own)) for room, own in counts.items()]
-        headers = ("room of the tests", "changes of meaning", "noticed", "noticed by `make test`")
+        rows = [
+            (
+                command.split()[1],
+                *(str(one["result"][key]) for key in COUNTS),
+                f"{one['commit'][:8]}, {one['date']}",
+            )
+            for command, one in kept["mutants"].items()
+        ]
+        headers = (
+            "room of the tests",
+            "changes of meaning",
+            "noticed",
+            "noticed by `make test`",
+            "commit, date",
+        )
         table += f"\n\n{_table(headers, rows)}"
     before, after = text.split(START)[0], text.split(END)[1]
     return f"{before}{START}\n\n{table}\n\nOne thread each, on: {'; '.join(made)}.\n\n{END}{after}"
