@@ -34,7 +34,7 @@ import hydra  # noqa: F401  # These are imported for the forks; the package itse
 import hypothesis  # noqa: F401
 import lightning  # noqa: F401
 import matplotlib.figure  # noqa: F401
-import numba  # noqa: F401
+import numba
 import pytest
 import scipy.stats  # noqa: F401
 import torchvision  # noqa: F401
@@ -89,7 +89,7 @@ def main(rooms: list[str]) -> None:
     listed = [one for one in mutants() if not rooms or one.room in rooms]
     gone = [f"{one.file}: {one.means}" for one in listed if not one.lines]
     every = [one for one in mutants() if one.lines]
-    drawn = [one for one in listed if one.lines]
+    drawn = sorted((one for one in listed if one.lines), key=lambda one: (*rooms, one.room).index(one.room))
     os.nice(10)
     # So that the clone goes with it, and the tests that run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -103,23 +103,12 @@ def main(rooms: list[str]) -> None:
         for file in files:
             # Python knows by the time whether its bytecode is that of a file.
             os.utime(clone / file, (LONG_AGO_S, LONG_AGO_S))
+        # Beside the sources those of a change would take the place of all others.
+        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = str(Path(folder, "kernels"))
         for kind, end in (("quick", None), ("rest", "slowly or not")):
-            watched = [one for one in every if kept["ends"].get(one.key) == end]
-            known = {test for before in kept["before"].values() if (test := _test(before, kind))}
-
-            def ran(name: str, tests: Iterable[str], kind: str = kind, watched: Any = watched) -> Any:
-                if f"{kind} {name}" not in kept["ran"]:
-                    kept["ran"][f"{kind} {name}"] = run(clone, kind, sorted(tests), watched)[1]
-                return kept["ran"][f"{kind} {name}"]
-
+            suites = Suites(clone, kind, kept, every)
             for one in [one for one in drawn if kept["ends"].get(one.key) == end]:
-                found, test = "", _test(kept["before"].get(one.key, ""), kind)
-                if test and test in ran("known", known)["took"]:
-                    found = tried(clone, kind, one, [[test]], ran("known", known)["took"])
-                if not found:
-                    suites = [ran(room, [f"tests/{room}"]) for room in dict.fromkeys((one.room, "wiring"))]
-                    took = {test: s for ran_ in suites for test, s in ran_["took"].items()}
-                    found = tried(clone, kind, one, orders(one, suites), took)
+                found = noticed(suites, one)
                 kept["ends"][one.key] = found or ("slowly or not" if kind == "quick" else "missed")
                 sys.stderr.write(f"{kept['ends'][one.key]}: {one.file}: {one.means}\n")
                 KEPT.parent.mkdir(exist_ok=True)
@@ -161,36 +150,71 @@ def carried(clone: Path, kept: Mapping[str, Any], every: Sequence[Mutant]) -> di
     return {"before": kept.get("before", {}) | ends, "ends": same, "ran": {}}
 
 
-def _test(end: str, kind: str) -> str:
-    found, _, test = end.partition(": ")
+def _test(end: str | None, kind: str) -> str:
+    found, _, test = (end or "").partition(": ")
     return test if found == kind else ""
 
 
-def orders(mutant: Mutant, suites: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Of each suite the tests that run the piece, the quickest first; all if none of any suite does."""
-    found = []
-    for ran in suites:
-        reach = {test for line in mutant.lines for test in ran["reach"].get(f"{mutant.file}:{line}", [])}
-        # Of what a fixture ran any test of its file may be the judge.
-        own = [test for test in ran["took"] if reach & {test, test.partition("::")[0]}]
-        found.append(sorted(own, key=ran["took"].get))
-    return found if any(found) else [sorted(ran["took"], key=ran["took"].get) for ran in suites]
+class Suites:
+    """Tests of a kind with nothing changed, run once a commit: their seconds, and the lines they reach."""
+
+    def __init__(self, clone: Path, kind: str, kept: dict[str, Any], every: Sequence[Mutant]) -> None:
+        self.clone, self.kind, self.ran = clone, kind, kept["ran"]
+        # Those of other rooms too: what is kept here serves them later.
+        self.watched = [one for one in every if "::" not in kept["ends"].get(one.key, "")]
+        self.known = {one: test for one in self.watched if (test := _test(kept["before"].get(one.key), kind))}
+
+    def __call__(self, name: str, tests: Iterable[str]) -> dict[str, Any]:
+        name = f"{self.kind} {name}"
+        if name not in self.ran:
+            self.ran[name] = run(self.clone, self.kind, sorted(tests), self.watched)[1]
+        return self.ran[name]
 
 
-def tried(
-    clone: Path, kind: str, mutant: Mutant, found: Sequence[list[str]], took: Mapping[str, float]
-) -> str:
-    """``KIND: TEST``, the test that notices the change, or nothing; ``took``: seconds of each without it."""
-    path = clone / mutant.file
+def noticed(suites: Suites, one: Mutant) -> str:
+    """``KIND: TEST``, the test that notices the change, or nothing.
+
+    First that which noticed it at another commit, then of its room and of wiring those that run the piece,
+    the quickest first; all where none of either does.
+    """
+    if test := suites.known.get(one):
+        same_room = {own for other, own in suites.known.items() if other.room == one.room}
+        ran = suites(f"known of {one.room}", same_room)
+        if test in ran["took"] and (found := tried(suites, one, [test], ran)):
+            return found
+    reached = False
+    for room in dict.fromkeys((one.room, "wiring")):
+        ran = suites(room, [f"tests/{room}"])
+        tests = order(one, ran)
+        reached |= bool(tests)
+        if found := tried(suites, one, tests, ran):
+            return found
+    for room in () if reached else dict.fromkeys((one.room, "wiring")):
+        ran = suites(room, [f"tests/{room}"])
+        if found := tried(suites, one, sorted(ran["took"], key=ran["took"].get), ran):
+            return found
+    return ""
+
+
+def order(mutant: Mutant, ran: Mapping[str, Any]) -> list[str]:
+    """The tests of a suite that run the piece, the quickest first."""
+    reach = {test for line in mutant.lines for test in ran["reach"].get(f"{mutant.file}:{line}", [])}
+    # Of what a fixture ran any test of its file may be the judge.
+    own = [test for test in ran["took"] if reach & {test, test.partition("::")[0]}]
+    return sorted(own, key=ran["took"].get)
+
+
+def tried(suites: Suites, mutant: Mutant, tests: list[str], ran: Mapping[str, Any]) -> str:
+    """``KIND: TEST``, the first of ``tests`` that notices the change, or nothing."""
+    if not tests:
+        return ""
+    path = suites.clone / mutant.file
     text = path.read_text("utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
     try:
-        for order in filter(None, found):
-            # One that takes far longer than all together do is without end.
-            limit_s = 60 + 5 * sum(took.get(test, 0) for test in order)
-            if end := run(clone, kind, order, limit_s=int(limit_s))[0]:
-                return end
-        return ""
+        # One that takes far longer than all together do is without end.
+        limit_s = 60 + 5 * sum(ran["took"].get(test, 0) for test in tests)
+        return run(suites.clone, suites.kind, tests, limit_s=int(limit_s))[0]
     finally:
         path.write_text(text, "utf-8")
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
