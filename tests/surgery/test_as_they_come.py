@@ -37,6 +37,14 @@ def test_a_window_of_stride_1_is_kept(pooling, operator):
     assert type(model[1]) is operator and torch.equal(model(x), expected)
 
 
+def test_a_window_fitted_to_odd_maps_makes_even_ones_no_larger_than_the_original_did():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1))
+    dense = nn.Conv2d(3, 4, 3, 1, 1)
+    dense.load_state_dict(model[0].state_dict())
+    cnnpool.swap(model, "max", example=images(9), kernel_size=3)
+    assert torch.equal(model(images(8)), F.max_pool2d(dense(images(8)), 3, 2, 1))
+
+
 @pytest.mark.parametrize("pooling", [nn.AvgPool2d(8, 1), nn.AvgPool2d(8), nn.MaxPool2d(8, 3)])
 def test_a_window_over_the_whole_map_is_a_head(pooling):
     x = images()
