@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from lightning.pytorch import Callback
@@ -51,6 +53,14 @@ def test_an_image_is_predicted_by_the_network_in_evaluation_mode_which_keeps_its
     assert said.name == "ab"[shares.argmax()] and said.probability == pytest.approx(shares.max().item())
     (batch,) = classifier.eval().predict_step((normalised, torch.tensor([0])))
     torch.testing.assert_close(batch, shares)
+
+
+def test_a_schedule_is_of_the_steps_asked_for_and_an_epochs_last_step_may_have_fewer_parts():
+    classifier = Classifier(model=nn.Flatten(), fit={"max_steps": 4})
+    own = SimpleNamespace(estimated_stepping_batches=10, accumulate_grad_batches=2, limit_train_batches=1.0)
+    own.datamodule = SimpleNamespace(batches_of_epoch=5)
+    classifier.trainer = own
+    assert classifier.steps_of_epoch == 3 and classifier.total_steps == 4
 
 
 class Notes(Logger, Callback):

@@ -163,9 +163,10 @@ def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):
     assert plugin.scaler is not None and plugin.scaler.is_enabled()
 
 
-def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
-    results, _ = runs.run(tmp_path, epochs=1, limit=128, images={"val_size": 0}, probes={})
+def test_a_run_without_validation_that_ends_within_its_first_epoch_keeps_its_last_checkpoint(runs, tmp_path):
+    results, _ = runs.run(tmp_path, max_steps=1, limit=128, images={"val_size": 0}, probes={})
     assert "val" not in results.measured
+    assert results.steps == results.epochs == 1
     assert (tmp_path / "checkpoints" / "best.ckpt").exists()
 
 
