@@ -18,7 +18,7 @@ from cnnpool.registry import did_you_mean
 from cnnpool.report import logs
 from cnnpool.report.logs import Row
 from cnnpool.report.runs import Run, conditions, entered, is_report, read_all
-from cnnpool.report.scalars import Series, is_events, numbers, table
+from cnnpool.report.scalars import STEPS, Series, is_events, numbers, table
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.results import NAMED, Results
 
@@ -33,7 +33,6 @@ HIGHER = re.compile(
     r"(?i:acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc)"
     r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:f1|m?ap|m?iou|r2|top.?[15])(?![a-z])"
 )
-STEPS = re.compile(r"(?i)epoch|step|iter|round|generation|episode")  # Columns that number steps of a run
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
 MOST = 12  # Most columns, curves or values that are listed
@@ -116,10 +115,15 @@ def read(data: Any, asked: Asked, each: Callable[[], object] = lambda: None) -> 
 
     ``data`` is a table with a row a run, as a mapping of columns or a frame, or paths: folders, or CSV files.
     """
-    one = isinstance(data, str | os.PathLike)
-    if not one and (isinstance(data, Mapping) or hasattr(data, "columns")):
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
         return _grouped(_frame(data, asked), asked)
-    paths = list(dict.fromkeys(map(Path, [data] if one else data)))
+    given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if not all(isinstance(path, str | os.PathLike) for path in given):
+        raise ValueError("a table is a mapping of columns or a frame, such as pandas.DataFrame(rows)")
+    paths = list(dict.fromkeys(map(Path, given)))
+    # A file or folder and a link to it are one.
+    places = {os.path.realpath(path): path for path in sorted(paths, key=os.path.islink, reverse=True)}
+    paths = [path for path in paths if path in places.values()]
     files = [path for path in paths if path.name.endswith(".csv") and path.is_file()]
     folders = entered(path for path in paths if path not in files)
     if files and not asked.runs:
@@ -154,7 +158,8 @@ def _logs(
     if not homes and not unfit:
         raise ValueError(
             f"no run found under {', '.join(map(str, paths))}: a folder with {layout.MARK} is a run of "
-            "cnnpool, and of other programs TensorBoard's event files and CSV files are read"
+            "cnnpool, and of other programs TensorBoard's event files and CSV files are read, and "
+            "tables of W&B and MLflow"
         )
     rows = []
     for home in homes if asked.whole else homes[:HEADS]:
@@ -286,36 +291,44 @@ def _seed(row: Row, key: str, known: Iterable[str]) -> int:
 
 
 def _refuse_curves(rows: Sequence[Row], keys: Sequence[str], asked: Asked) -> None:
-    """A ValueError if a column of a table rises from the same number in every group, as steps or seeds do."""
+    """A ValueError if a column of a table numbers the rows of each choice, as steps or seeds do."""
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if row.tags is None:
             groups[tuple(row.facts.get(key, "") for key in keys)].append(row)
     several = [own for own in groups.values() if len(own) > 1]
     for key in {**rows[0].facts}.keys() - {*keys, *asked.metric} if several else ():
-        for order in (1, -1):
-            try:
-                parts = [
-                    part for own in several for part in _rising([row.facts[key] for row in own[::order]])
-                ]
-            except ValueError:
-                break
-            least = 2 if len(parts) == len(several) else 3
-            alike = len({part[0] for part in parts}) == 1 and min(map(len, parts)) >= least
-            if alike and (STEPS.search(key) or len(parts) > 1):
-                name, ends = key or "the first column", f"{parts[0][0]:g} to {parts[0][-1]:g}"
-                seeds = "" if STEPS.search(key) else f"if it numbers the runs, --seed {key}; "
-                raise ValueError(
-                    f"{name} rises from {ends} in rows of one choice, {several[0][0].place} and below: "
-                    f"{seeds}if they are steps of a run, keep its last; if it is a setting, name it in --by"
-                )
+        named = bool(STEPS.search(key))
+        try:
+            found = _numbering([numbers([row.facts[key] for row in own], str) for own in several], named)
+        except ValueError:
+            continue
+        if found:
+            name, ends = key or "the first column", f"{found[0]:g} to {found[-1]:g}"
+            seeds = "" if named else f"if it numbers the runs, --seed {key}; "
+            raise ValueError(
+                f"{name} rises from {ends} in rows of one choice, {several[0][0].place} and below: "
+                f"{seeds}if they are steps of a run, keep its last; if it is a setting, name it in --by"
+            )
 
 
-def _rising(texts: Sequence[str]) -> list[Sequence[float]]:
-    """Numbers in parts that rise; a ValueError if some text is none."""
-    x = numbers(texts, str)
-    ends = [0, *(at for at in range(1, len(x)) if not x[at] > x[at - 1]), len(x)]
-    return [x[start:end] for start, end in pairwise(ends)]
+def _numbering(groups: Sequence[Sequence[float]], named: bool) -> Sequence[float]:
+    """The numbers of the longest group if all are steps of curves, in any order; empty if they are not.
+
+    All groups have the same numbers, or the first of them, each as often. Of five numbers, or in a column
+    ``named`` as steps are, some may be rarer than those before; named ones that are evenly spaced may begin
+    anywhere.
+    """
+    counts = [sorted(Counter(group).items()) for group in groups]
+    values = [[x for x, _ in own] for own in counts]
+    often = [[n for _, n in own] for own in counts]
+    longest, least, most = max(values, key=len), min(map(len, values)), max(map(max, often))
+    alike = all(own == longest[: len(own)] for own in values) and least > 1 + (most > 1)
+    even = named and least > 3 and all(len({f"{y - x:g}" for x, y in pairwise(own)}) == 1 for own in values)
+    whole = all(len({*own}) == 1 for own in often)
+    early = (named or least > 4) and all(own == sorted(own, reverse=True) for own in often)
+    several = named or most > 1 or len(groups) > 1
+    return longest if several and ((alike and (whole or early)) or (even and early)) else []
 
 
 def _listing(

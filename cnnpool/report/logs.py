@@ -48,11 +48,12 @@ def homes(
     """The runs below ``paths``, and the logs that are of none since they do not fit the ``pattern``.
 
     With a pattern a run is a path that fits it, with all logs below. Without, it is the folder of a job of
-    Hydra's, or else of Lightning's parameters, or else of logs.
+    Hydra's, or else of Lightning's parameters, or else of logs, with those of ``add_scalars`` below.
     """
+    events = {one.folder for one in found if any(map(is_events, one.files))}
     logs = list(files)
     for one in found:
-        logs += [one.folder] * any(map(is_events, one.files))
+        logs += [one.folder] * (one.folder in events)
         logs += [one.folder / name for name in sorted(one.files) if name.endswith(".csv")]
     base = os.path.commonpath([os.path.abspath(path.parent if path in files else path) for path in paths])
     known: dict[Path, list[tuple[str, Any]]] = {}
@@ -63,7 +64,8 @@ def homes(
         above = [folder, *folder.parents][: relative.count("/") + 1]
         # The nearest of each, in their order.
         nearest = {name: one for name in PARAMETERS for one in reversed(above) if (one / name).is_file()}
-        place, own = str([folder, *nearest.values()][-1]), []
+        top = folder.parent if folder.parent in events else folder
+        place, own = str([top, *nearest.values()][-1]), []
         if pattern:
             if not (fit := _fit(pattern, relative)):
                 unfit.append(path)
@@ -72,11 +74,18 @@ def homes(
         home = runs.setdefault(place, Home(place))
         home.logs.append(path)
         for file in [one / name for name, one in nearest.items()]:
-            known[file] = known.get(file) or [one for one in flat(read_yaml(file)) if one[0]]
+            known[file] = known.get(file) or _parameters(file)
             own += known[file]
         for key, value in own:
             home.facts[key][str(value)] = None
     return list(runs.values()), unfit
+
+
+def _parameters(file: Path) -> list[tuple[str, Any]]:
+    try:
+        return [(key, value) for key, value in flat(read_yaml(file)) if key]
+    except DamagedError as error:
+        raise ValueError(f"{error}; mend or remove it") from None
 
 
 def _folder(path: Path) -> Path:

@@ -120,17 +120,20 @@ def entered(roots: Iterable[Path]) -> list[Entered]:
     The target of a link is entered after all else: where it has a place of its own, that is its name.
     """
     found: dict[str, Entered] = {}
-    waiting = list(roots)
-    links: list[Path] = []
     linked: list[tuple[str, str]] = []
-    for root in waiting:
+    links: list[Path] = []
+    waiting: list[Path] = []
+    for root in roots:
+        (links if root.is_symlink() else waiting).append(root)
         try:
             # An unreadable folder is not an empty one.
             os.scandir(root).close()
         except FileNotFoundError:
             raise ValueError(f"{root} does not exist") from None
         except NotADirectoryError:
-            raise ValueError(f"{root} is not a folder: give the run's folder or one above it") from None
+            raise ValueError(
+                f"{root} is not a folder: give the run's folder or one above it, or a .csv file"
+            ) from None
     while waiting or links:
         folder = (waiting or links).pop()
         place = os.path.realpath(folder)
@@ -138,7 +141,8 @@ def entered(roots: Iterable[Path]) -> list[Entered]:
             continue
         try:
             entries = [one for one in os.scandir(folder) if one.name == layout.MARK or one.name[0] != "."]
-            below = [one for one in entries if one.is_dir()]
+            # A link that leads to itself is no error here.
+            below = [one for one in entries if os.path.isdir(one)]
         except OSError as error:
             log.warning("%s is left out: %s", folder, error.strerror)
             continue

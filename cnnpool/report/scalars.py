@@ -16,6 +16,7 @@ from typing import Any
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import damaged, regular
 
+STEPS = re.compile(r"(?i)epoch|step|iter|round|generation|episode")  # Columns that number steps of a run
 HEADER, FOOTER = 12, 4  # Bytes around each record of an event file; the first eight say how long it is
 Series = tuple["array[float]", "array[float]"]  # Steps, which rise, and the value at each
 Line = tuple[int, Sequence[str]]  # The number of a row's last line, and its cells
@@ -46,7 +47,7 @@ def numbers(cells: Sequence[Any], place: Callable[[int], str], decimal: str = ".
             found.append(float("" if "_" in text or text in ("True", "False") else own))
         except (TypeError, ValueError):
             comma = re.fullmatch(r"[-+]?\d+,\d+", text) and decimal == "."
-            remedy = "decimal commas? give --decimal ," if comma else "write it as a plain one"
+            remedy = "decimal commas? give --decimal ," if comma else "write a plain one, or none"
             raise ValueError(f'{place(at)}: "{text}" is not a number: {remedy}') from None
     return found
 
@@ -80,8 +81,14 @@ def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
     Of several, which order rows alike, one called step or epoch gives the steps.
     """
     header, lines = table(path, wanted)
+    for at, name in enumerate(header):
+        if name.lower().endswith("seed") and len({row[at] for _, row in lines}) > 1:
+            raise ValueError(
+                f"{path}: rows differ in {name}: give a table of runs by its name, not its folder"
+            )
     others = [name for name in header if name not in wanted]
-    others.sort(key=lambda name: ("step" not in name.lower(), "epoch" not in name.lower()))
+    known = "step", "epoch", ""
+    others.sort(key=lambda name: [not (one in name.lower() and STEPS.search(name)) for one in known])
     curves = {}
     for tag in sorted({*wanted} & {*header}):
         rows = [line for line in lines if line[1][header.index(tag)].strip()]
@@ -91,7 +98,8 @@ def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
             return numbers(cells, lambda at: f"{path}, line {rows[at][0]}, {name}", decimal)
 
         if rows:
-            curves[tag] = _steps(path, rows, others, column), column(tag)
+            values = column(tag)
+            curves[tag] = _steps(path, rows, others, column), values
     return Log(path, header, curves)
 
 
@@ -99,20 +107,27 @@ def _steps(
     path: Path, rows: Sequence[Line], names: Sequence[str], column: Callable[[str], "array[float]"]
 ) -> "array[float]":
     why = ["none holds numbers"]
+    forward: list[bool] = []
     for name in names:
         try:
             found = column(name)
         except ValueError:
             continue
         fall = next((at for at, (x, y) in enumerate(pairwise(found), 1) if not x < y), None)
+        named = bool(STEPS.search(name))
         if fall is None:
-            return found
+            # A clock goes on where a restart repeats steps.
+            if named or any(forward) or not forward:
+                return found
+            break
+        if named and len({*found}) > 1 and all(x % 1 == 0 for x in found):
+            forward.append(all(x <= y for x, y in pairwise(found)))
         here = f"goes from {found[fall - 1]:g} to {found[fall]:g} in line {rows[fall][0]}"
         why.append(f"{name or 'the first'} {here}")
     if len(rows) == 1:
         return array("d", [0])
     raise ValueError(
-        f"{path}: no column rises from row to row ({'; '.join(why[1:3] or why)}), so "
+        f"{path}: no column of steps rises from row to row ({'; '.join(why[1:3] or why)}), so "
         "rows are no steps of one run: remove what a restart repeats, or give a table of runs by its name"
     )
 
@@ -120,7 +135,7 @@ def _steps(
 def event_log(folder: Path, wanted: Collection[str]) -> Log:
     """The ``wanted`` scalars of the event files in ``folder``, as TensorBoard's own accumulator reads them.
 
-    Where steps go back, as after a restart that purged nothing, what was logged later counts.
+    Where steps repeat or go back, as after a restart that purged nothing, what was logged later counts.
     """
     from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
     from tensorboard.util.tensor_util import make_ndarray
@@ -148,8 +163,8 @@ def event_log(folder: Path, wanted: Collection[str]) -> Log:
     finally:
         logger.disabled = before
     curves = {tag: _forward(points[tag]) for tag in sorted(points.keys() & {*wanted})}
-    lost = [tag for tag, (steps, _) in curves.items() if len(steps) < len({step for step, _ in points[tag]})]
-    problems += [f"steps of {tag} go back: what was logged later counts" for tag in lost]
+    lost = [tag for tag, (steps, _) in curves.items() if len(steps) < len(points[tag])]
+    problems += [f"steps of {tag} repeat or go back: what was logged later counts" for tag in lost]
     return Log(folder, list(points), curves, "; ".join(filter(None, problems)))
 
 

@@ -61,7 +61,14 @@ def read_yaml(path: Path) -> Any:
     """The content of ``path`` as YAML, unknown tags as text with their values; None if there is no file."""
     content = read_bytes(path)
     try:
-        return None if content is None else _Plain(content).get_single_data()
+        if content is None:
+            return None
+        loader = _Plain(content)
+        node = loader.get_single_node()
+        if isinstance(node, yaml.MappingNode):
+            # An object with its attributes.
+            node.tag = loader.DEFAULT_MAPPING_TAG
+        return node and loader.construct_document(node)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise damaged(path, " ".join(str(error).split())) from None
 
@@ -86,6 +93,14 @@ class _Plain(yaml.SafeLoader):
         if sizes[id(node)] > MOST_NODES:
             raise ValueError("its aliases repeat too much")
         return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, AttributeError):
+            # Of a scalar such as the date 2024-13-01.
+            self.recursive_objects.pop(node, None)
+            return node.value
 
 
 def _as_text(loader: _Plain, tag: str, node: Any) -> str:

@@ -137,6 +137,8 @@ def test_a_mapping_of_columns_and_a_frame_are_the_table_that_a_csv_file_is(tmp_p
     )
     with pytest.raises(ValueError, match="row 8: group is missing"):
         cnnpool.compare(some | {"group": [*some["group"][:8], math.nan]}, "acc", **NAMED)
+    with pytest.raises(ValueError, match=r"such as pandas\.DataFrame\(rows\)"):
+        cnnpool.compare([{"group": "a", "seed": 0, "acc": 1.0}], "acc", **NAMED)
     with pytest.raises(ValueError, match="of one length"):
         cnnpool.compare(some | {"acc": [1.0]}, "acc", **NAMED)
 
@@ -156,8 +158,14 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     with pytest.raises(ValueError, match="type: compare\\(table, metric='acc', by='group', seed='seed'\\)"):
         cnnpool.compare(columns(), **{key: value for key, value in options.items() if key != missing})
     root = each_run(tmp_path / "logs", lambda folder, x: events(folder, [(1, x)]))
+    with SummaryWriter(root / "a" / "seed_0") as writer:
+        writer.add_scalars("loss", {"train": 0.1, "val": 0.2}, 1)
     err = text(capsys, root, "--metric", "val_acc", status=2)
-    assert "val_acc: logged by 12 runs" in err and f"runs: {root}/a/seed_0" in err
+    assert (
+        f"{root} holds 12 runs" in err
+        and "val_acc: logged by 12 runs" in err
+        and f"runs: {root}/a/seed_0" in err
+    )
     line = next(line for line in err.splitlines() if line.startswith("type: "))
     assert line == f"type: cnnpool compare {root} --metric val_acc --runs '{PATTERN}'"
     assert "did you mean 'val_acc'?" in text(capsys, root, "--metric", "val_ac", "--runs", PATTERN, status=2)
@@ -195,6 +203,10 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path):
     ]
     path = rows(tmp_path / "runs.csv", "group;seed;acc", *lines)
     assert means(path, "acc", **NAMED, decimal=",") == WANTED
+    log = rows(tmp_path / "a" / "seed_0" / "log.csv", "epoch;acc", "0,5;0,1", "1,5;0,2")
+    assert means(tmp_path, "acc", runs=PATTERN, decimal=",") == {"a": 0.2}
+    with pytest.raises(ValueError, match=f'{log}, line 2, acc: "0,1" is not a number: decimal commas'):
+        cnnpool.compare(tmp_path, "acc", runs=PATTERN)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +239,12 @@ CURVES = {
     "newest first": ("t", [(g, k) for g in "ab" for k in range(8, -1, -1)]),
     "stopped early": ("t", [("a", k) for k in range(9)] + [("b", k) for k in range(5)]),
     "beside a last row": ("epoch", [("a", k) for k in range(9)] + [("b", 8)]),
+    "in any order": ("t", [(g, 7 * k % 9) for k in range(9) for g in "ab"]),
+    "in any order, stopped early": (
+        "t",
+        [("a", 7 * k % 9) for k in range(9)] + [("a", 2), ("a", 0), ("a", 1)],
+    ),
+    "begun elsewhere": ("round", [("a", 5 * k % 9) for k in range(9)] + [("b", k) for k in range(4, 12)]),
 }
 
 
@@ -311,7 +329,7 @@ def test_a_restart_takes_back_what_it_purges_or_repeats_and_a_cut_file_is_named(
     log([(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.9)], ".a")
     log([(3, 0.3)], ".b", purge_step=3)
     # The accumulator does not purge scalars of the new style: what was logged later counts all the same.
-    back = "steps of acc go back: what was logged later counts"
+    back = "steps of acc repeat or go back: what was logged later counts"
     assert read() == ([[1, 2, 3], [0.1, 0.2, 0.3]], back * new_style)
     # A restart that purges nothing, and is shorter.
     log([(1, 0.4), (2, 0.5)], ".c")
@@ -331,9 +349,21 @@ def test_a_column_that_rises_holds_the_steps_whatever_its_name(tmp_path, name):
     assert {one["choice"]: one["mean"] for one in found} == pytest.approx(WANTED)
     run = found.comparison.rows[0].choice.runs[0]
     assert run.series["acc"][0].tolist() == [0.33, 0.99] and len(found.comparison.compared) == 12
-    rows(tmp_path / "a" / "seed_0" / "log.csv", f"{name},acc", "1,0.1", "2,0.2", "2,0.3")
-    with pytest.raises(ValueError, match=r"no column rises from row to row .* goes from 2 to 2 in line 4"):
-        cnnpool.compare(tmp_path, "acc", runs=PATTERN)
+    for lines, said in (
+        (
+            [f"{name},acc", "1,0.1", "2,0.2", "2,0.3"],
+            r"no column of steps rises .* goes from 2 to 2 in line 4",
+        ),
+        # A clock goes on where a restart repeats steps, and seeds are no steps.
+        (["time,epoch,acc", "1,1,0.1", "2,2,0.9", "3,1,0.3"], "epoch goes from 2 to 1 in line 4"),
+        (["seed,acc", "1,0.1", "2,0.9"], "rows differ in seed: give a table of runs by its name"),
+    ):
+        rows(tmp_path / "a" / "seed_0" / "log.csv", *lines)
+        with pytest.raises(ValueError, match=said):
+            cnnpool.compare(tmp_path, "acc", runs=PATTERN)
+    # Steps within an epoch begin anew, and the clock orders them.
+    rows(tmp_path / "a" / "seed_0" / "log.csv", "time,epoch,step,acc", "1,0,0,0.1", "2,0,9,0.2", "3,1,0,0.5")
+    assert means(tmp_path, "acc", runs=PATTERN) == WANTED
 
 
 def test_a_job_of_hydra_is_one_run_whatever_lies_beside_its_logs(tmp_path):
@@ -367,7 +397,8 @@ TAGGED = {
     "an object": ["d: !!python/object/new:torch.device", "- cuda"],
     "a tag of their own": ["p: !Custom {a: 1}"],
     "a set and bytes": ["s: !!set {x, y}", "b: !!binary aGk="],
-    "an anchor": ["m: &one {w: 1}", "n: *one"],
+    "an anchor": ["m: &one {w: 1}", "n: *one", "k: {<<: *one, v: 2}"],
+    "values that are none": ["t: 2024-13-01", "b: !!bool maybe", "x: !!float y"],
 }
 
 
@@ -375,10 +406,13 @@ TAGGED = {
 def test_parameters_beside_a_tagged_value_are_kept(tmp_path, kind):
     for place, (group, seed, x) in enumerate(zip(*columns().values(), strict=True)):
         folder = tmp_path / f"version_{place}"
-        rows(folder / "hparams.yaml", f"net: {group}", f"seed: {seed}", *TAGGED[kind])
+        rows(folder / "hparams.yaml", "!Namespace", f"net: {group}", f"seed: {seed}", *TAGGED[kind])
         rows(folder / "metrics.csv", "epoch,step,val_acc", "0,1,.1", f"1,2,{x}")
     wanted = {f"net={group}": mean for group, mean in WANTED.items()}
     assert means(tmp_path, "val_acc", by="net", seed="seed") == wanted
+    rows(tmp_path / "version_0" / "hparams.yaml", "net: a: b")
+    with pytest.raises(ValueError, match=r"version_0/hparams.yaml is damaged: .*; mend or remove it"):
+        cnnpool.compare(tmp_path, "val_acc", by="net", seed="seed")
 
 
 def test_links_are_entered_once_and_what_they_lead_to_has_its_own_name(tmp_path):
@@ -387,9 +421,26 @@ def test_links_are_entered_once_and_what_they_lead_to_has_its_own_name(tmp_path)
     (root / "b").symlink_to(tmp_path / "elsewhere")
     (root / "a" / "best").symlink_to(root / "a" / "seed_3")
     (root / "a" / "loop").symlink_to(root)
-    found = cnnpool.compare(root, "val_acc", runs=PATTERN)
+    for name, target in (("itself", "itself"), ("one", "other"), ("other", "one"), ("nothing", "nowhere")):
+        (root / "a" / name).symlink_to(target)
+    (tmp_path / "logs" / "z").symlink_to("a")
+    found = cnnpool.compare([root / "z", root], "val_acc", runs=PATTERN)
     assert [(one["choice"], one["n"]) for one in found] == [("a", 6), ("b", 6)]
     assert found.comparison.notes == []
+
+
+@pytest.mark.parametrize("name", ["a_8.csv", "_latest.csv"])
+def test_a_file_and_a_link_to_it_are_one(tmp_path, name):
+    for group, some in ACCURACIES.items():
+        for seed, x in enumerate(some):
+            rows(tmp_path / f"{group}_{seed}.csv", "step,acc", f"1,{x}")
+    (tmp_path / name).symlink_to("a_0.csv")
+    assert means(sorted(tmp_path.glob("*.csv")), "acc", runs="{group}_{seed}") == WANTED
+    lines = [f"{group},{x}" for group, some in ACCURACIES.items() for x in some]
+    whole = rows(tmp_path / "table" / "runs.csv", "group,acc", *lines)
+    (tmp_path / "table" / "again.csv").symlink_to("runs.csv")
+    found = cnnpool.compare([whole, tmp_path / "table" / "again.csv"], "acc", by="group", seed="none")
+    assert [one["n"] for one in found] == [6, 6]
 
 
 def test_a_pattern_names_the_parts_and_what_does_not_fit_is_named(tmp_path, capsys):
