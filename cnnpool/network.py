@@ -52,7 +52,7 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
             **name,
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"what was recorded does not describe a model: {error}") from None
+        raise ValueError(f"the record does not describe a model: {error}") from None
 
 
 def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:

@@ -76,15 +76,15 @@ def parser() -> Parser:
     found = Parser("cnnpool bench", DESCRIPTION, EXAMPLES)
     add = found.add_argument
     add("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
-    add("--threads", type=int, metavar="N", help="of torch (default: 1; with --plain torch's own)")
+    add("--threads", type=int, metavar="N", help="torch's threads (default: 1; with --plain torch's default)")
     add("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     add("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
-    rival = "as it is (default), or by torch.compile"
+    rival = "the rival as it is (default), or compiled by torch.compile"
     add("--rival", choices=("eager", "compile"), default="eager", help=rival)
-    plain = "as in a script that sets nothing; the default is as in training, which keeps freed memory "
+    plain = "time a script that sets nothing; the default is training, which keeps freed memory "
     plain += "(cnnpool.keep_memory) and lets idle threads sleep (GOMP_SPINCOUNT)"
     add("--plain", action="store_true", help=plain)
-    add("--shapes", choices=SIZES, default="default", help="how many (default: default)")
+    add("--shapes", choices=SIZES, default="default", help="how many shapes (default: default)")
     add("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
     add("--out", type=Path, metavar="FILE", help="write the results as JSON")
     return found

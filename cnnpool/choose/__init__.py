@@ -11,8 +11,8 @@ examples:
   cnnpool choose data=cifar10 choose.metric=consistency choose.cost=time launch=processes
   cnnpool choose data=mnist choose.tune=fit.lr:[0.003,0.01,0.03] choose.budget=3h
 
-A study that was stopped, by Ctrl-C, a crash or the end of its budget, goes on by the same command, whose
-budget may be raised. docs/choose.md says how it decides.
+Rerun the same command to resume a study that was stopped by Ctrl-C, a crash or the end of its budget, which
+may be raised. How it decides: docs/choose.md.
 """
 
 
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> Parser:
-    about = "Which downsampling for this network and these images, within a budget of time."
+    about = "Which downsampling for this network and these images, within a time budget."
     found = Parser("cnnpool choose", about, EXAMPLES)
     overrides = "choose.KEY=VALUE, or a setting of cnnpool train"
     found.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=overrides)

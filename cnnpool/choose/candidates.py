@@ -58,7 +58,7 @@ class Network:
             elif key.partition(".")[0] == "hydra":
                 why = "the runs of a study lie in its own folder, see choose.out"
             elif key == "overwrite":
-                why = "a study goes on from its finished runs; begin another by choose.out="
+                why = "a study resumes from its finished runs; begin another by choose.out="
             elif key == "seed" and not (type(seed := override.value()) is int and 0 <= seed < 2**31):
                 why = "seed is that of the first round, a whole number of at least 0"
             else:

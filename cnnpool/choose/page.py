@@ -222,7 +222,7 @@ def verdict(study: Study, ending: Ending) -> str:
     left = ", ".join(study.arms[i].label for i in order(view) if i in view.active)
     remedy = "Choose another choose.out with more time or choose.rounds"
     if ending.reason == "budget":
-        remedy = "Raise choose.budget, which goes on from here"
+        remedy = "Raise choose.budget to continue from here"
     return (
         f"{_advice(study, view)} Not told apart: {left}. {ended} {_missing(study, view)} {remedy}, "
         "or choose a larger choose.margin if so small a difference does not matter."
@@ -233,7 +233,7 @@ def _advice(study: Study, view: View) -> str:
     """The candidate to take all the same, and how far it may be behind."""
     place = max(view.active, key=lambda i: _mean(view.values[i]))
     name, loss = study.arms[place].label, view.state.loss[place]
-    said = f"Which is best is not shown. If you must choose: {name}, which has the highest mean"
+    said = f"No candidate is shown to be the best. If you must choose: {name}, which has the highest mean"
     if not math.isfinite(loss):
         return f"{said} so far; how far it may be behind is not known yet."
     return f"{said}; with 95 % it is at most {_amount(study, loss)} behind the best."
@@ -281,7 +281,7 @@ def _reason(study: Study, view: View, place: int) -> str:
     if leader is not None and leader != place:
         message += f"; {study.arms[leader].label} has the highest mean"
     if study.arms[place].label == KEEP:
-        return f"{message}: the network as it is will do."
+        return f"{message}: keep the network as it is."
     if not view.costs_known:
         return (
             f"{message}. Of those for which this is shown, it has the best mean; their {study.cost.title} is "
@@ -353,7 +353,7 @@ def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
 
 
 def _lead(view: View, place: int, other: int) -> Summary:
-    """Mean of another candidate less that of this one, over the rounds that both have."""
+    """Mean of another candidate minus that of this one, over the rounds that both have."""
     return summarise(_known(view.values[other] - view.values[place]).tolist())
 
 

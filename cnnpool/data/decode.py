@@ -118,7 +118,7 @@ def largest(picture: Picture) -> int:
 def _largest(image: Image.Image) -> int:
     values = np.asarray(image)
     if values.dtype.kind not in "iu" or values.min() < 0:
-        raise ValueError("its values are no whole numbers from 0 on: save it with 8 or 16 bits per channel")
+        raise ValueError("its values are not whole numbers from 0 on: save it with 8 or 16 bits per channel")
     return int(values.max())
 
 

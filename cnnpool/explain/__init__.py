@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> int:
     if args.list:
         sys.stdout.write(listing())
         return 0
+    if args.batch and len(args.values) == 1:
+        raise ValueError("--batch: repeat --values, once for each image of the batch")
     where, name = found(word, group)
     images = batch(args.values) if args.values else IMAGES if args.batch else IMAGES[:1]
     shown = example(name, images, where, **options)

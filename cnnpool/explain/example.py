@@ -57,7 +57,7 @@ def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> str
 
 
 def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
-    """Of each sample a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing."""
+    """For each sample, a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing."""
     if not isinstance(operator, PolyphasePool2d):
         return []
     whole, (down, across) = complete(images, operator.stride), operator.stride
@@ -89,7 +89,8 @@ class Example:
     own loss by its y and x; ``derivatives``, dy/dx, and ``windows``, bool, are (N, h*w, H, W). ``picks``
     says that an output can leave inputs of its window without gradient where no two inputs are equal;
     ``options`` are those set, READABLE ones included. ``rectified``, of the shape of y, is what a ReLU gets
-    that ends the operator; ``own_gradients`` are dL_n/dw of the operator's weights, (N, *shape).
+    that ends the operator, ``inner_relu`` whether there is one; ``own_gradients`` are dL_n/dw of the
+    operator's weights, (N, *shape).
     """
 
     title: str
@@ -107,6 +108,7 @@ class Example:
     picks: bool
     options: dict[str, object]
     rectified: Tensor | None
+    inner_relu: bool
     own_gradients: dict[str, Tensor]
 
     @property
@@ -122,8 +124,11 @@ class Example:
 
     def off(self, n: int, index: int) -> str:
         """That output ``index`` of sample ``n`` depends on no input since a ReLU set it to 0; or empty."""
-        if self.rectified is None or self.derivatives[n, index].any():
+        if self.derivatives[n, index].any():
             return ""
+        if self.rectified is None:
+            inner = self.inner_relu and self.outputs[n].flatten()[index] == 0
+            return "no input: the ReLU within sets all that this output uses to 0" if inner else ""
         before = self.rectified[n].flatten()[index]
         return f"no input: ReLU sets {number(before)} to 0" if before <= 0 else ""
 
@@ -163,7 +168,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
     # Only operators with phases read it.
     operator.__dict__["keep_phase"] = True
     inputs = images.clone().requires_grad_()
-    outputs, rectified = rectifying(operator, inputs)
+    outputs, rectified, inner = rectifying(operator, inputs)
     if outputs[0].numel() > MOST_OUTPUTS:
         many = f"{outputs[0].numel():,} outputs"
         raise ValueError(f"{name}: {many} are too many to explain: at most {MOST_OUTPUTS}")
@@ -192,6 +197,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
         picks=bool((reach[:1] & (derivatives(operator, close_images(images.shape)) == 0)).any()),
         options=options,
         rectified=rectified,
+        inner_relu=inner,
         own_gradients=own,
     )
 
@@ -230,8 +236,8 @@ def without_noise(values: Tensor) -> Tensor:
     return torch.where(values.abs() < NOISE, 0, values)
 
 
-def rectifying(operator: nn.Module, images: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The outputs, and what the last ReLU got if its output is the operator's own."""
+def rectifying(operator: nn.Module, images: Tensor) -> tuple[Tensor, Tensor | None, bool]:
+    """The outputs, the input of the last ReLU if its output is the operator's own, and whether one ran."""
     seen: list[tuple[Tensor, Tensor]] = []
     hooks = [
         layer.register_forward_hook(lambda _, given, result: seen.append((given[0], result)))
@@ -242,7 +248,7 @@ def rectifying(operator: nn.Module, images: Tensor) -> tuple[Tensor, Tensor | No
     for hook in hooks:
         hook.remove()
     ends = seen and seen[-1][1].shape == outputs.shape and torch.equal(seen[-1][1], outputs)
-    return outputs, seen[-1][0].detach() if ends else None
+    return outputs, seen[-1][0].detach() if ends else None, bool(seen)
 
 
 def own_gradients(operator: nn.Module, outputs: Tensor, upstream: Tensor) -> dict[str, Tensor]:

@@ -52,7 +52,7 @@ def build(
 
 
 def found(word: str, group: Group | None = None) -> tuple[Group, str]:
-    """Group and name that ``word`` means: ``maxpool``, ``MaxPool2d`` and ``max pooling`` are ``max``."""
+    """Group and name that ``word`` means: ``maxpool``, ``nn.MaxPool2d`` and ``max pooling`` are ``max``."""
     word = word if group == "readout" else OTHERS_NAMES.get(_plain(word), word)
     names = {one: registry.names(*GROUPS[one]) for one in GROUPS if group in (None, one)}
     for one, known in names.items():
@@ -90,7 +90,7 @@ def listing() -> str:
 
 
 def _plain(word: str) -> str:
-    text = re.sub(r"[^a-z0-9]", "", word.lower())
+    text = re.sub(r"[^a-z0-9]", "", word.lower().rpartition(".")[2])
     for long, short in SPELLINGS.items():
         text = text.replace(long, short)
     return text

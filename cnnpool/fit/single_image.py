@@ -33,7 +33,7 @@ def are_several(images: Pictures) -> bool:
 
 
 def single_image(image: Picture, data: Mapping[str, Any]) -> Tensor:
-    """(C, H, W), resized as for the test, cut to its centre and normalised; a ValueError for what is none."""
+    """(C, H, W), resized as for the test, cut to its centre and normalised; else a ValueError."""
     # Imported late: a training reads its images elsewhere.
     from torchvision.transforms.v2 import functional as transforms
 

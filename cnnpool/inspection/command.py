@@ -184,7 +184,7 @@ class Examination:
         run, args, shape = self.subject.trained, self.args, self.images.images.shape
         weights = self.built.weights
         if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
-            weights += f"; what {args.swap} brings of its own is random, seed {args.seed}"
+            weights += f"; weights that {args.swap} adds are random, seed {args.seed}"
         swapped = {"name": args.swap, **dict(map(assignment, args.swap_set))}
         as_built = {"name": "as built"}
         images = f"{shape[0]} test images of {self.dataset.name}, {'x'.join(map(str, shape[1:]))}"

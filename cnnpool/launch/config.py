@@ -98,7 +98,7 @@ def refuse_hydra(place: str) -> ValueError:
 
 
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys that make Hydra call code, secrets, texts of several lines, and what is no JSON."""
+    """Refuse keys that make Hydra call code, secrets, texts of several lines, and values outside JSON."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in CODE:

@@ -40,5 +40,5 @@ def _apart(jobs: Sequence[Job]) -> Iterator[Outcome]:
     from cnnpool.system.hardware import release_memory
 
     release_memory()
-    sys.stdout.write("out of memory: each of the other jobs runs in a process of its own\n")
+    sys.stdout.write("out of memory: the other jobs run in separate processes\n")
     yield from run_processes(jobs, jobs=1, threads=torch.get_num_threads())

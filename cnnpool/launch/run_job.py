@@ -209,9 +209,10 @@ def _described(error: BaseException, job: Job) -> str:
             f"give it more by data.batch_size={size} and fit.accumulate={pieces}"
         )
     if job.devices > 1 and UNANSWERED.search(message):
-        return "another process of this training ended, or does not answer; the same command goes on"
+        return "another process of this training ended, or does not answer; rerun the same command to resume"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or job.folder}: {error.strerror}; fix that, and the same command goes on"
+        place = error.filename or job.folder
+        return f"{place}: {error.strerror}; fix that, then rerun the same command to resume"
     if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
         return message
     return f"{type(error).__name__}: {message}"

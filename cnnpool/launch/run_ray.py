@@ -19,7 +19,7 @@ from cnnpool.system.signals import Signals, Stopped
 POLL_S = 0.2
 ANSWER_S = 10
 OWN = "local"
-LOST = "its machine left the cluster; the same command goes on"
+LOST = "its machine left the cluster; rerun the same command to resume"
 LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}  # Of an own Ray
 
 

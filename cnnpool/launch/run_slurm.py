@@ -226,9 +226,9 @@ def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outc
     if stop:
         return None
     if state == slurm_queue.LOST:
-        message = "left the queue without a result (cancelled?); the same command goes on"
+        message = "left the queue without a result (cancelled?); rerun the same command to resume"
     else:
-        message = f"ended early on its node, {state or 'by an error'}; the same command goes on"
+        message = f"ended early on its node, {state or 'by an error'}; rerun the same command to resume"
     return lost(job, message, Path(submitted.paths.stderr))
 
 

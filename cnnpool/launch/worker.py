@@ -146,7 +146,7 @@ class Worker:
             # A signal, or a mistake that every process reports.
             cause, outcome = first
         if cause.killed:
-            message = "killed by a second signal; the same command goes on from its last checkpoint"
+            message = "killed by a second signal; rerun the same command to resume from its last checkpoint"
             outcome = replace(outcome, state="stopped", message=message, status=128 + signal.SIGKILL)
         if cause.died or cause is not self._ranks[0]:
             self._job.folder.mkdir(parents=True, exist_ok=True)

@@ -146,7 +146,7 @@ class Timm(NetworkSource):
             timm.get_pretrained_cfg(self.arch)
         except RuntimeError:
             remedy = did_you_mean(self.arch, timm.list_pretrained(f"{name}.*") or [name])
-            raise ValueError(f"arch {self.arch!r} is no tag of timm's {name}; {remedy}") from None
+            raise ValueError(f"arch {self.arch!r} is not a tag of timm's {name}; {remedy}") from None
         if self.weights not in (None, DEFAULT) and not self.file:
             remedy = f"others of timm are chosen by arch={name}.TAG"
             raise ValueError(f"weights must be {DEFAULT} or a file, got {self.weights!r}; {remedy}")

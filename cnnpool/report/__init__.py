@@ -60,27 +60,32 @@ def parser() -> Parser:
         metavar="RUNS",
         help="folders of runs or logs, or CSV files with a row a run",
     )
-    by = "what differs among pool, readout and model; of other programs none: columns, or parameters"
+    by = "those that differ among pool, readout and model; none for runs of other programs"
     add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
-    seed = "of other programs: the column or parameter with a run's seed; none: runs are not paired"
+    seed = "for runs of other programs: the column or parameter with the seed; none: do not pair runs"
     add("--seed", default="", metavar="KEY", help=seed)
-    named = "of other programs: the paths of runs, such as '{group}/seed_{seed}'"
+    named = "for logs of other programs: the paths of runs, such as '{group}/seed_{seed}'"
     add("--runs", default="", dest="named", metavar="PATTERN", help=named)
-    where = "only runs that have it; can be repeated, for one key with several values"
+    where = "compare only runs with this value; repeat it for further keys or values"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
     metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY})"
     add("--metric", default="", metavar="KEY,...", help=metric)
-    add("--best", default="", choices=("max", "min"), help="for logs: the best value, which is optimistic")
-    last = "for logs: the last value (default); --best then says what is better"
+    add(
+        "--best",
+        default="",
+        choices=("max", "min"),
+        help="for logs: the best value, which is optimistic",
+    )
+    last = "for logs: the last value (default); --best then sets only the better direction"
     add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
     add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
     decimal = "the decimal sign of CSV files (default: .)"
     add("--decimal", default=".", choices=(".", ","), help=decimal)
-    margin = "a smaller difference does not matter: a number, or a share of the baseline's errors"
+    margin = "smallest difference that matters: a number, or a share of the baseline's errors"
     add("--margin", metavar="X", help=f"{margin} (default: 10%% where images are known)")
     base = "choice to compare the others with (default: max, else the first)"
     add("--baseline", metavar="CHOICE", help=base)
-    add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
+    add("--allow", metavar="KEY,...", help="keys that may differ within a choice")
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
     add("--all", action="store_true", help="print every measure and every note, not the first ones")
     add("--no-board", action="store_true", help="print no command for TensorBoard")

@@ -396,8 +396,8 @@ def understood(groups: Sequence[Mapping[int, Run]], tags: Sequence[str]) -> str:
     told = [f"{way} {tag}" for tag, way in known.items() if way]
     open_ = ", ".join(tag for tag, way in known.items() if not way)
     said = [f"{' and '.join(told)} {'are' if len(told) > 1 else 'is'} better"] * bool(told)
-    said += [f"{open_} names no better side"] * bool(open_)
-    better = "; ".join(said) if asked.best else f"by name, {'; '.join(said)} (--best says otherwise)"
+    said += [f"no better direction is known for {open_}"] * bool(open_)
+    better = "; ".join(said) if asked.best else f"by name, {'; '.join(said)} (--best sets another)"
     if first.counted:
         worse = "" if asked.points else ", which is optimistic: on other data it would be worse"
         the = "its" if asked.points < 2 else "the"

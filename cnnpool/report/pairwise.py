@@ -33,7 +33,7 @@ LEAST_UNPAIRED = (
 class Pair:
     """The comparison of two choices.
 
-    ``mean`` is the first less the second over the seeds that both have; ``adjusted`` is ``p``, and ``within``
+    ``mean`` is the first minus the second over the seeds that both have; ``adjusted`` is ``p``, ``within``
     the p-value of a difference of at least the margin, by Holm over all pairs; the latter is 1 without margin
     and images. ``crossed`` is the standard error from seeds and test images, if the images are known.
     """
@@ -63,7 +63,7 @@ class Decisions:
     pairs: dict[tuple[int, int], Pair]
 
     def between(self, first: int, second: int) -> Pair:
-        """The comparison of two choices; its mean is that of the first less the second."""
+        """The comparison of two choices; its mean is that of the first minus the second."""
         pair = self.pairs.get((min(first, second), max(first, second)), UNDECIDED)
         return pair if first < second else replace(pair, mean=-pair.mean)
 
@@ -149,7 +149,7 @@ def margin_of(asked: str | float, metric: Measure, baseline: float) -> float | N
 
 
 def as_margin(asked: str | float) -> tuple[float, bool]:
-    """A margin as a number, and whether it is a share of errors; a ValueError for what is neither."""
+    """A margin as a number, and whether it is a share of errors; a ValueError for other text."""
     share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(asked).strip())
     with suppress(ValueError):
         number = float(share[1]) / 100 if share else float(asked)
@@ -159,7 +159,7 @@ def as_margin(asked: str | float) -> tuple[float, bool]:
 
 
 def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:
-    """The mean of ``first`` less that of ``second``; if ``paired``, over the seeds that both have."""
+    """The mean of ``first`` minus that of ``second``; if ``paired``, over the seeds that both have."""
     if not paired:
         return statistics.gap(list(first.values()), list(second.values()))
     return statistics.gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
@@ -178,7 +178,7 @@ def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, p
 
 @dataclass(frozen=True)
 class Versus:
-    """A choice less the baseline, over the seeds both have; unpaired, each run less the baseline's mean.
+    """A choice minus the baseline, over the seeds both have; unpaired, each run minus the baseline's mean.
 
     ``p_sign_flip`` assumes no distribution; ``superiority`` is the share of seeds with a better value, a tie
     counting one half, with its interval for another seed. With 80 % power ``needed`` runs of each show this

@@ -100,7 +100,7 @@ def refuse_foreign(folder: Path) -> None:
             if names and not is_report(folder):
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 raise ValueError(
-                    f"--out {folder} holds files that are no report of cnnpool ({names[0]}{more}): "
+                    f"--out {folder} holds files that are not a report of cnnpool ({names[0]}{more}): "
                     "choose a new or empty folder with --out"
                 )
     except OSError as error:

@@ -128,7 +128,7 @@ def _steps(
         return array("d", [0])
     raise ValueError(
         f"{path}: no column of steps rises from row to row ({'; '.join(why[1:3] or why)}), so "
-        "rows are no steps of one run: remove what a restart repeats, or give a table of runs by its name"
+        "rows are not steps of one run: remove what a restart repeats, or give a table of runs by its name"
     )
 
 

@@ -66,7 +66,7 @@ class Gap:
 
 
 def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
-    """The mean of ``first``, or that less the mean of ``second`` by Welch (1947); NaN from fewer than two."""
+    """The mean of ``first``, or that minus the mean of ``second`` by Welch (1947); NaN from under two."""
     groups = [first] if second is None else [first, second]
     means = [sum(x) / len(x) if x else math.nan for x in groups]
     mean = means[0] if second is None else means[0] - means[1]

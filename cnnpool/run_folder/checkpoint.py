@@ -132,7 +132,7 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
     if differ := differences(saved["asked"], asked):
         raise ValueError(
             f"{found.path} belongs to a run with other settings ({'; '.join(differ)}): "
-            "give the old ones to go on, or choose another folder by out= or hydra.run.dir="
+            "give the old ones to resume, or choose another folder by out= or hydra.run.dir="
         )
     if differ := differences(_shapes(found.content["state_dict"]), _shapes(weights)):
         raise ValueError(f"{found.path} holds weights of another architecture ({'; '.join(differ[:3])})")

@@ -1,6 +1,6 @@
 """Errors of a run's folder; every message is one line that says how to proceed."""
 
-AGAIN = "give the same command again"
+AGAIN = "rerun the same command"
 
 
 class DamagedError(ValueError):

@@ -94,7 +94,7 @@ class Results:
 
     @property
     def accuracy(self) -> float | None:
-        """Of the test images, 0..1."""
+        """Test accuracy, 0..1."""
         return self.measured.get("test", {}).get("accuracy")
 
     @property

@@ -244,7 +244,7 @@ def found(chosen: str | Entry, where: Where = None) -> tuple[bool, Entry]:
     elif isinstance(chosen, type):
         reads_out |= issubclass(chosen, Readout)
     if not callable(entry) or (isinstance(entry, type) and not issubclass(entry, Pool2d | Readout)):
-        raise ValueError(f"{chosen!r} is no operator: derive it from cnnpool.pool.Pool2d, or Readout")
+        raise ValueError(f"{chosen!r} is not an operator: derive it from cnnpool.pool.Pool2d, or Readout")
     return reads_out, entry
 
 

@@ -76,7 +76,7 @@ def jobs(now: Snapshot, root: Path) -> Jobs:
     counts["damaged"] += len(damaged)
     listed = begun + damaged
     for folder, (state, words) in waiting.items():
-        reason = "" if state == WAITING else "its sweep has ended; the same command goes on"
+        reason = "" if state == WAITING else "its sweep has ended; rerun the same command to resume"
         listed.append(Job(below(folder, root), state, reason, typed=" ".join(words)))
     listed.sort(key=lambda job: ORDER.index(job.state))
     found = {state: counts[state] for state in STATES if counts[state]}
@@ -145,7 +145,7 @@ class Shown:
             return live.verdict
         left = f"{sum(live.left)} of {len(live.left)} candidates are left."
         if self.state == "stopped":
-            return f"{left} Stopped: the same command goes on."
+            return f"{left} Stopped: rerun the same command to resume."
         now = f"{live.said[:1].upper()}{live.said[1:]}: {live.ended} of {live.requested} runs have ended."
         return f"{left} {now}" if live.requested else left
 

@@ -44,8 +44,8 @@ where max keeps odd borders, as all others do but avg, beside which it drops the
 ## The estimates
 
 Each is the mean over the settings of a data set (network, readout, padding, recipe) of their means over n
-seeds, of the first choice less the second by seed. Where the intervals of two settings do not meet, brackets
-after n hold the least and the greatest mean: there the estimate is no more than an average.
+seeds, of the first choice minus the second, by seed. Where the intervals of two settings do not meet,
+brackets after n hold the least and the greatest mean: there the estimate is no more than an average.
 
 {table}
 

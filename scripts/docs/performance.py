@@ -11,7 +11,7 @@ INTRODUCTION = """\
 
 The first figures to read, each a ratio of times taken in turn in one process or of whole commands run in
 turn: the median over n turns with its quartiles. *In training*: freed memory stays in the process, which
-`cnnpool train` sets and `cnnpool.keep_memory()` sets in a loop of one's own; *plain script*: nothing is set.
+`cnnpool train` sets and `cnnpool.keep_memory()` sets in your own loop; *plain script*: nothing is set.
 
 """
 BEHIND = """\

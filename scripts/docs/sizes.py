@@ -54,7 +54,7 @@ def whole_seeds(runs: Sequence[Run]) -> list[Run]:
 
 
 def figure(sizes: Mapping[int, Comparison]) -> Figure:
-    """A panel for each choice: its accuracy less that of the baseline against the number of images."""
+    """A panel a choice: the difference of its accuracy to the baseline against the number of images."""
     names = [row.choice.label for row in next(iter(sizes.values())).rows[1:]]
     drawn, axes = panels.grid(len(names), 2.2, 2.2)
     x = list(sizes)
@@ -72,13 +72,13 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
         one.set_yticks(TICKS, [f"{tick:+d}" if tick else "0" for tick in TICKS])
     n = next(iter(sizes.values())).rows[0].summary.n
     drawn.supxlabel("training images", fontsize="small")
-    said = f"accuracy less that of {BASELINE} (points; logarithmic beyond 1), mean and 95 % interval, n = {n}"
+    said = f"difference to {BASELINE} (points; logarithmic beyond 1), mean and 95 % interval, n = {n}"
     drawn.supylabel(said, fontsize="small")
     return drawn
 
 
 def against_baseline(sizes: Mapping[int, Comparison], name: str) -> Iterator[Summary]:
-    """At each size the accuracy of a choice less that of the baseline."""
+    """At each size the difference of a choice's accuracy to the baseline."""
     for comparison in sizes.values():
         row = next(row for row in comparison.rows if row.choice.label == name)
         assert row.versus is not None

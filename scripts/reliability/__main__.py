@@ -186,7 +186,7 @@ def total(parts: Mapping[str, Mapping]) -> dict:
 def faults(kept: Mapping[str, Mapping]) -> str:
     """docs/faults.md."""
     lines = [
-        "# What goes wrong, and what is said",
+        "# Faults and their messages",
         "",
         "Tried with the real commands by `python scripts/reliability/faults.py`, and again by",
         "`pytest tests/scripts/test_reliability.py`.",
@@ -197,7 +197,7 @@ def faults(kept: Mapping[str, Mapping]) -> str:
     for row in total(kept["faults"])["rows"]:
         if row["fault"] not in tried:
             continue
-        said = row["said"] or "(goes on)"
+        said = row["said"] or "(continues)"
         cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
         rows.append([_cell(text) for text in cells])
     table = _table(("fault", "command", "what the user sees", "status"), rows)

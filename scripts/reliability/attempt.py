@@ -27,7 +27,7 @@ PATIENCE_S = 300
 # A slow machine would say on stderr how far it has come.
 progress.SILENT_S = 1e6
 MINE = "train --config-dir mine pool=mine"
-GOES_ON = "the same command goes on"
+GOES_ON = "rerun the same command to resume"
 TRACEBACK = "Traceback (most recent call last)"
 
 

@@ -82,7 +82,7 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench):
     for said, counted in (
         ("No verdict: nothing ran to its end.", "0 finished, 0 of them in 0 complete rounds"),
         (
-            "tests begin with round 3. Raise choose.budget, which goes on",
+            "tests begin with round 3. Raise choose.budget to continue",
             "2 finished, 2 of them in 1 complete round\n",
         ),
     ):

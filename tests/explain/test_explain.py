@@ -301,6 +301,7 @@ def test_every_option_is_listed_with_its_default_and_legal_values():
         (["mxa"], "no operator named 'mxa'; did you mean 'max'?"),
         (["max", "--image", "no/x.png"], "--image no/x.png: there is no folder no"),
         (["max", "--image", "x.gif"], "--image x.gif: give a file that ends in .png, .svg, .pdf"),
+        (["max", "--batch", "--values", "1 2; 3 4"], "--batch: repeat --values, once for each image"),
         (["max", "=3"], "expected KEY=VALUE, got '=3'"),
     ],
 )
@@ -372,6 +373,11 @@ def test_a_zero_that_a_relu_made_names_it():
     low[0, 0, 3, 0] = -99
     assert "y[1,0]: no input: ReLU sets" in text(example("strided", low))
     assert "ReLU" not in text(example("max", 0 * IMAGES))
+    # A ReLU before the blur or the maximum.
+    for name in ("conv_blur", "conv_pool"):
+        assert "from  no input: the ReLU within sets all that this output uses to 0" in text(
+            example(name, -IMAGES)
+        )
 
 
 def test_a_batch_shows_the_gradient_of_the_kernel_of_each_sample_and_their_mean():
@@ -393,4 +399,8 @@ def test_a_border_that_no_window_covers_is_said_to_be_left_out():
 
 
 def test_a_convolution_leads_to_the_strided_one():
-    assert all(found(word) == ("pool", "strided") for word in ("conv2d", "conv", "Conv2d", "convolution"))
+    assert all(
+        found(word) == ("pool", "strided")
+        for word in ("conv2d", "conv", "nn.Conv2d", "F.conv2d", "convolution")
+    )
+    assert found("torch.nn.MaxPool2d") == ("pool", "max")

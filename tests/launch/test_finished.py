@@ -82,7 +82,9 @@ def test_an_error_of_the_disk_names_its_file_or_else_the_folder(tmp_path):
     job = Job(tmp_path, [], {})
     for name, path in (("x.ckpt", "x.ckpt"), (None, tmp_path)):
         outcome = run_job.failed(job, OSError(errno.EIO, "Input/output error", name))
-        assert outcome.message == f"{path}: Input/output error; fix that, and the same command goes on"
+        assert (
+            outcome.message == f"{path}: Input/output error; fix that, then rerun the same command to resume"
+        )
 
 
 def test_a_folder_of_a_measured_network_takes_no_training(call, in_a_folder):

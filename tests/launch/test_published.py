@@ -45,7 +45,7 @@ def test_unknown_stages_and_architectures_are_refused_before_training(call):
     assert status == 2
     assert "model.arch must be a model of timm, got 'test_resnett'; did you mean 'test_resnet'?" in err
     status, _, err = call("train", *TINY, "model=timm:resnet18.tv_in1")
-    assert status == 2 and "is no tag of timm's resnet18; did you mean 'resnet18.tv_in1k'?" in err
+    assert status == 2 and "is not a tag of timm's resnet18; did you mean 'resnet18.tv_in1k'?" in err
 
 
 def test_keep_is_for_published_networks(call):

@@ -111,7 +111,7 @@ def test_a_job_that_the_queue_lost_twice_has_failed_and_one_on_its_way_back_has_
     status, out, err = seeds(call, 3)
     assert status == 1 and "3 jobs: 2 done, 1 failed" in out
     assert err.count("\n") == 1
-    assert "seed1: left the queue without a result (cancelled?); the same command goes on" in err
+    assert "seed1: left the queue without a result (cancelled?); rerun the same command to resume" in err
     assert made.submitted() == [(3, 3)]
 
 

@@ -74,7 +74,7 @@ def test_jobs_after_one_that_ran_out_of_memory_have_processes_of_their_own(call,
         fail_at(patch, 1, raise_memory)
         status, out, err = call("train", "-m", "pool=max,avg,sum,lp", *call.quick)
     assert status == 1 and err.count("\n") == 1 and "4 jobs: 3 done, 1 failed" in out
-    assert "out of memory: each of the other jobs runs in a process of its own" in out
+    assert "out of memory: the other jobs run in separate processes" in out
     found = {
         path.parts[-3].split("+")[0]: json.loads(path.read_text()) for path in tmp_path.rglob("status.json")
     }

@@ -494,7 +494,10 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
     # A name that says neither: no choice is called better.
     lines = [f"{g},{s},{x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
     found = cnnpool.compare(rows(tmp_path / "t.csv", "group,seed,time", *lines), "time", **NAMED)
-    assert found[1]["verdict"] == "higher" and "time names no better side" in found.comparison.understood
+    assert (
+        found[1]["verdict"] == "higher"
+        and "no better direction is known for time" in found.comparison.understood
+    )
     # A row of a table is no curve.
     found = repr(cnnpool.compare(tmp_path / "t.csv", "time", **NAMED, best="min"))
     assert "paired by seed. Lower time is better." in found and "time, mean ± sd" in found

@@ -69,7 +69,7 @@ def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
     assert [heads for heads, _ in (first, second, third)] == [
         ["running choose/digits"], ["stopped choose/digits"], ["done choose/digits"]
     ]  # fmt: skip
-    assert "Stopped: the same command goes on." in second[1] and "Budget 60 s of 10 min" in second[1]
+    assert "Stopped: rerun the same command to resume." in second[1] and "Budget 60 s of 10 min" in second[1]
     assert "Recommended: max." in third[1] and "candidates are left" not in third[1]
     done.release()
     (shelf.root / "choose/digits" / LIVE).unlink()

@@ -47,7 +47,7 @@ def test_jobs_of_a_sweep_that_has_gone_do_not_wait(tab, plan):
         raise KeyboardInterrupt
     after = tab.page()
     assert (before.counts, after.counts) == ({"waiting": 2}, {"not started": 2})
-    said = "pool=max its sweep has ended; the same command goes on"
+    said = "pool=max its sweep has ended; rerun the same command to resume"
     assert after.jobs[0] == ("digits/max/seed0", "not started", said)
 
 

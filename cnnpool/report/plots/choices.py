@@ -43,7 +43,7 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
-    """The metric of every seed, less that of the baseline, the best difference first."""
+    """The difference of the metric to the baseline by seed, the best difference first."""
     metric, label, styles = comparison.metric, comparison.baseline.choice.label, styles_of(comparison)
     pairs = [(row, row.versus) for row in shown(comparison) if row.versus and row.versus.differences]
     if not pairs:
@@ -63,7 +63,9 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     paired = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
     figure = dots(forest, f"{metric.title}, difference to {label}{unit}")
     _sides(figure.axes[0], metric.sense)
-    caption = f"{metric.title} less that of {label}, {paired}, the mean, its 95 % interval; hollow where no "
+    caption = (
+        f"Difference of {metric.title} to {label}, {paired}, the mean, its 95 % interval; hollow where no "
+    )
     return figure, f"{caption}difference is shown.{of_all(comparison)}"
 
 
