@@ -1,17 +1,21 @@
-"""Write README's table, docs/findings.svg and docs/finetune/differences.svg: choices beside a baseline.
+"""Write README's table, its two figures and those of docs/results.md: choices beside a baseline.
 
 usage: python scripts/docs/findings.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from cnnpool import tables
+from cnnpool.report.measure import ACCURACY
 from cnnpool.report.pairwise import Decisions, decide
-from cnnpool.report.plots.panels import plot
+from cnnpool.report.plots.choices import Forest, dots, sides
+from cnnpool.report.plots.panels import plot, style_of
 from cnnpool.report.statistics import LEVEL, Bits
+from scripts.docs import provenance
 from scripts.docs.claims import correct
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +34,9 @@ FINETUNE = {
     "finetune/30": ("64 pixels, 30 epochs", "keep"),
     "finetune/128": ("128 pixels, 10 epochs", "keep"),
 }
+FORESTS = ("mnist_operators", "mnist_few/200", "cifar_operators/4")
+"""Folders of sweeps with a figure of all choices, differences.svg."""
+QUICKSTART = provenance.Table("quickstart", "max")
 CHOICES = ("max_blur", "conv_blur", "blur", "avg", "strided", "subsample")
 SHOWN, OPEN = "#2b6cb0", "white"
 
@@ -65,18 +72,38 @@ def compared(bits: list[Mapping[int, Bits]]) -> Decisions:
 def figure(columns: list[Column]) -> Figure:
     """A panel for each setting, on a scale of its own; filled where a difference is shown."""
     choices = [name for name in CHOICES if any(name in column.cells for column in columns)]
-    drawn = Figure(figsize=(10, 1 + 0.27 * len(choices)), layout="constrained")
+    drawn = Figure(figsize=(10, 1.2 + 0.27 * len(choices)), layout="constrained")
     for axes, column in zip(drawn.subplots(1, len(columns), sharey=True), columns, strict=True):
-        axes.axvline(0, color="#9a9a9a", linewidth=1.2)
         for place, name in enumerate(choices):
             if name in column.cells:
                 mean, half, shown = column.cells[name]
                 look = {"color": SHOWN, "markerfacecolor": SHOWN if shown else OPEN, "capsize": 3}
                 axes.errorbar(mean, place, xerr=half, fmt="o", markersize=6, **look)
-        axes.set_title(column.title, fontsize="medium")
+        axes.set_title(column.title, fontsize="medium", pad=18)
         axes.set(ylim=(-0.5, len(choices) - 0.5), yticks=range(len(choices)), yticklabels=choices)
-        axes.set_xlabel("worse | better (points)", fontsize="small")
+        # Each side of 0 has at least the width of its word.
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, -0.4 * (high - low)), max(high, 0.4 * (high - low)))
+        sides(axes, 1)
+        axes.set_xlabel("points", fontsize="small")
     drawn.axes[0].invert_yaxis()
+    return drawn
+
+
+def forest(shown: provenance.Table) -> Figure:
+    """Every choice beside the baseline, the best first: the dots of its seeds and the table's interval."""
+    values, rows = shown.of(ACCURACY), []
+    names, decided = shown.decided("accuracy")
+    for place, name in enumerate(names[1:], 1):
+        pair = decided.between(place, 0)
+        assert pair.crossed is not None
+        apart = [100 * (value - values[shown.base][seed]) for seed, value in values[name].items()]
+        ends = 100 * (pair.mean - pair.crossed.half), 100 * (pair.mean + pair.crossed.half)
+        hollow = pair.adjusted >= LEVEL
+        rows.append((pair.mean, Forest(f"{name} (n={len(apart)})", apart, style_of(place), ends, hollow)))
+    ordered = [row for _, row in sorted(rows, key=lambda one: -one[0])]
+    drawn = dots(ordered, f"test accuracy, difference to {shown.base} (percentage points)")
+    sides(drawn.axes[0], 1)
     return drawn
 
 
@@ -86,8 +113,8 @@ def table(columns: list[Column]) -> str:
     return tables.markdown(found, markup=True)
 
 
-def draw(columns: list[Column], path: Path) -> None:
-    drawn = plot("findings", lambda: (figure(columns), ""))
+def draw(painter: Callable[[], Figure], path: Path) -> None:
+    drawn = plot("findings", lambda: (painter(), ""))
     assert drawn is not None
     path.write_bytes(drawn.svg)
 
@@ -97,11 +124,13 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]
     PAGE.write_text(f"{before}{START}\n\n{table(columns)}\n\n{END}{after}", encoding="utf-8")
-    draw(columns, DOCS / "findings.svg")
-    draw(
-        [Column(folder, *setting) for folder, setting in FINETUNE.items()],
-        DOCS / "finetune" / "differences.svg",
-    )
+    draw(lambda: figure(columns), DOCS / "findings.svg")
+    finetune = [Column(folder, *setting) for folder, setting in FINETUNE.items()]
+    draw(lambda: figure(finetune), DOCS / "finetune" / "differences.svg")
+    draw(lambda: forest(QUICKSTART), DOCS / "quickstart.svg")
+    every = {one.folder: one for _, tables in provenance.sweeps() for one in tables[::-1]}
+    for folder in FORESTS:
+        draw(partial(forest, every[folder]), DOCS / folder / "differences.svg")
 
 
 if __name__ == "__main__":

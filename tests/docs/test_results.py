@@ -225,6 +225,18 @@ def test_the_table_of_findings_is_bold_where_a_difference_is_shown():
     assert (len(rows), cells) == (6, 20)
 
 
+def test_the_figures_of_differences_have_the_intervals_of_the_tables():
+    from scripts.docs import findings
+
+    bits = answers(DOCS / "quickstart" / "correct.csv")
+    drawn = findings.forest(findings.QUICKSTART).axes[0].containers
+    for name, one in zip(("max_blur", "strided"), drawn, strict=True):
+        apart = 100 * (bits[name] - bits["max"])
+        half = max(float(t.ppf(0.975, freedom)) * math.sqrt(square) for square, freedom in errors(apart))
+        ends = one.lines[2][0].get_segments()[0][:, 0].tolist()
+        assert ends == pytest.approx([apart.mean() - half, apart.mean() + half])
+
+
 def test_the_findings_of_readme_are_those_of_the_results():
     found = (
         PAGES[0]

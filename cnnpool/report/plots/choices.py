@@ -62,7 +62,7 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     paired = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
     figure = dots(forest, f"{metric.title}, difference to {label}{unit}")
-    _sides(figure.axes[0], metric.sense)
+    sides(figure.axes[0], metric.sense)
     caption = (
         f"Difference of {metric.title} to {label}, {paired}, the mean, its 95 % interval; hollow where no "
     )
@@ -73,7 +73,7 @@ def by_effect(rows: Sequence[tuple[Row, Summary]], metric: Measure) -> list[tupl
     return sorted(rows, key=lambda one: -(metric.sense or 1) * one[1].mean)
 
 
-def _sides(axes: Axes, sense: int) -> None:
+def sides(axes: Axes, sense: int) -> None:
     """A line at 0, and above it the sides on which a choice is worse and better."""
     axes.axvline(0, color=matplotlib.rcParams["lines.color"], linewidth=1, zorder=0.5)
     left, right = {1: ("worse", "better"), -1: ("better", "worse"), 0: ("lower", "higher")}[sense]
