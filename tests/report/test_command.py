@@ -144,7 +144,7 @@ def test_a_folder_that_holds_no_report_is_refused_and_left_as_it_is(two, tmp_pat
     said = f"error: --out {out} holds files that are not a report of cnnpool (accuracy.png and 3 more)"
     assert error_of(capsys, two.root, "--out", out).startswith(said)
     (out / "table.json").write_text('{"command": ["other"], "choices": []}')
-    assert "no report of cnnpool" in error_of(capsys, two.root, "--out", out)
+    assert "not a report of cnnpool" in error_of(capsys, two.root, "--out", out)
     (out / "table.json").unlink()
     assert contents(out) == before
 
