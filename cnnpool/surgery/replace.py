@@ -86,8 +86,9 @@ def swap(
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
     default pools adjacent cells: ``max`` in place of MaxPool2d is bit-identical. ``options`` take precedence.
     If the output's size then differs, ceil_mode and padding are changed, else zeros are added (or pixels
-    dropped) at the bottom and right, else the operator's own window replaces the original's. Load checkpoints
-    before swapping, and create the optimizer after it: names of parameters change, operators have their own.
+    dropped) at the bottom and right, else the operator's own window replaces the original's. Create the
+    optimizer after swapping: names of parameters change, operators have their own. ``load_state_dict`` takes
+    weights from before the swap and from after it.
 
     Args:
         model: changed in place, or left unchanged if anything is refused.
@@ -230,6 +231,7 @@ def carry_out(name: str, model: nn.Module, edits: Sequence[Edit], example: Tenso
     after = installed(model, plan, example)
     for module, new in plan.items():
         move_hooks(module, new)
+        take_former_names(module, new)
     return costlier(name, before, after, remedy)
 
 
@@ -306,6 +308,28 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
                 setattr(part, name, OrderedDict(own))
         setattr(after, name, table)
     after._is_full_backward_hook = before._is_full_backward_hook
+
+
+def take_former_names(before: nn.Module, after: nn.Module) -> None:
+    """Let ``after`` load weights from before the swap too, and keep what it has of its own with them."""
+    places = {id(value): name for name, value in after.state_dict(keep_vars=True).items()}
+    moved = {name: places.get(id(value), "") for name, value in before.state_dict(keep_vars=True).items()}
+    after.register_load_state_dict_pre_hook(partial(_rename, moved))
+
+
+def _rename(moved: Mapping[str, str], module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Give entries of ``state`` their new names below ``prefix``, unless it is from after the swap."""
+    names = {prefix + old: prefix + new for old, new in moved.items()}
+    own = module.state_dict(prefix=prefix)
+    added = {key: own[key] for key in own.keys() - names.values()}
+    if any(key in state for key in (*added, *(new for old, new in names.items() if new != old))):
+        return
+    for old, new in names.items():
+        if old in state:
+            value = state.pop(old)
+            if new in own:
+                state[new] = value
+    state |= added
 
 
 def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:

@@ -1,6 +1,9 @@
 """Networks that people have: those of torchvision and timm, Swin, Same convolutions, calls, stems, cost."""
 
 import logging
+import pickle
+import re
+from functools import partial
 
 import pytest
 import timm
@@ -242,3 +245,52 @@ def test_max_in_place_of_max_pooling_changes_no_bit_and_subsample_keeps_the_func
             assert head.name == "avgpool" and isinstance(head.before, nn.AdaptiveAvgPool2d)
         assert_close(model(x), before)
     assert not any(max(m.stride) > 1 for m in model.modules() if isinstance(m, nn.Conv2d))
+
+
+LITE, RESNET = partial(timm.create_model, "tf_efficientnet_lite0"), torchvision.models.resnet18
+
+
+def swapped(build, name, where, published=None, *, seed=0):
+    """A network of four classes after a swap; ``published`` weights are loaded before it."""
+    torch.manual_seed(seed)
+    model = build(num_classes=4).eval()
+    model.load_state_dict(published or model.state_dict())
+    torch.manual_seed(1)
+    cnnpool.swap(model, name, example=torch.zeros(1, 3, 64, 64), **where)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "where"),
+    [
+        (LITE, "max_blur", {}), (LITE, "conv_pool", {"order": "before"}),
+        (RESNET, "blur", {"after": "activation"}), (RESNET, "attention", {"where": "head"}),
+    ],
+)  # fmt: skip
+def test_weights_from_before_a_swap_and_from_after_it_are_loaded_after_it(build, name, where):
+    x, published = torch.randn(2, 3, 64, 64), build(num_classes=4).state_dict()
+    wanted, keys = swapped(build, name, where, published), set(published)
+    made = swapped(build, name, where, seed=2)
+    for model in (made, pickle.loads(pickle.dumps(made))):
+        for weights in (published, wanted.state_dict()):
+            assert model.load_state_dict(weights).missing_keys == []
+            with torch.no_grad():
+                assert torch.equal(model(x), wanted(x))
+    assert set(published) == keys
+
+
+def test_weights_that_a_swapped_network_lacks_are_named():
+    model = swapped(LITE, "conv_pool", {"where": "conv_stem"})
+    for missing in ("conv_stem.0.dense.weight", "conv_stem.1.conv.weight"):
+        weights = model.state_dict()
+        del weights[missing]
+        with pytest.raises(RuntimeError, match=re.escape(missing)):
+            model.load_state_dict(weights)
+
+
+def test_weights_of_what_a_swap_removed_are_left_out():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), cnnpool.pool.build("conv_pool", 4))
+    weights = model.state_dict()
+    cnnpool.swap(model, "max", example=torch.zeros(1, 3, 8, 8))
+    model.load_state_dict(weights)
+    assert list(model.state_dict()) == ["0.weight", "0.bias"]
