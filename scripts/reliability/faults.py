@@ -108,7 +108,7 @@ FAULTS = [
     Fault("an environment variable unset", "train seed=${oc.env:NOPE}", UNSET),
     Fault("a sweep without -m", "train pool=max,avg", ("cnnpool train -m pool=max,avg", "quote the value")),
     Fault("a sweep of nothing", "train -m pool=glob(zz*)", ("pool=glob(zz*)", "nothing to run")),
-    Fault("a word that sets nothing", "train pool", ("pool:", "key=value")),
+    Fault("a word that sets nothing", "train pool", ("pool:", "KEY=VALUE")),
     of_file("a file with a tab", "mine/pool/mine.yaml", "name: max\n\tk: 2", "mine.yaml", "line 2"),
     of_file(
         "a file that is not UTF-8", "mine/pool/mine.yaml", b"name: max\xff", "mine.yaml", "UTF-8", "save it"

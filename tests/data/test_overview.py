@@ -82,5 +82,7 @@ def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
 
 def test_a_single_class_is_refused(tmp_path):
     folder(tmp_path, {"ant": 3})
-    with pytest.raises(DataError, match="image_folder has only the class ant: a network tells at least two"):
+    with pytest.raises(
+        DataError, match="image_folder has only the class ant: at least two classes are needed"
+    ):
         build(tmp_path, val_size=0)

@@ -84,7 +84,7 @@ REFUSED = [
     (lambda: pool.blur_pool2d(INTEGERS), "floating-point .* got torch.int64"),
     (lambda: pool.blur_pool2d(torch.zeros(4, 4)), r"got torch.float32 \(4, 4\)"),
     (lambda: pool.blur_pool2d(torch.zeros(1, 1, 0, 4)), r"needs a map, got \(1, 1, 0, 4\)"),
-    (lambda: build("fractional_max", 1)(torch.zeros(1, 1, 1, 8)), r"nothing of a 1x8 map: stride=\(2, 2\)"),
+    (lambda: build("fractional_max", 1)(torch.zeros(1, 1, 1, 8)), r"empty for a 1x8 map: stride=\(2, 2\)"),
     (lambda: pool.ideal_lowpass_pool2d(INTEGERS), r"takes floating-point \(N, C, H, W\), got torch.int64"),
     (lambda: build("max", 3, **WHOLE_PADDING)(torch.zeros(1, 3, 1, 5)), "wholly in the padding"),
     (lambda: pool.max_pool2d(torch.zeros(2, 3, 2, 1), 2, 1, 1, 2), "wholly in the padding"),
