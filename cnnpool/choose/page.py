@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -43,6 +44,7 @@ ENDS = {
     "budget": "no further round fits into the budget",
     "none left": "no candidate is left",
 }
+TIMES = {"inference": "forward_images_per_s", "training": "train_images_per_s"}
 MOST = 200  # Most rounds that a forecast gives as a number
 DROPPED = "no better than the best"
 
@@ -85,8 +87,30 @@ def columns(study: Study, view: View) -> list[Column]:
         Column(f"behind the best{step}", [_behind(study, view, i) for i in places]),
         Column(f"at most{step}", [_unless_nan(metric, loss) for loss in losses]),
         Column(study.cost.header, [_unless_nan(study.cost, cost) for cost in costs]),
+        *filter(_known_anywhere, (_times(study, view, *way) for way in TIMES.items())),
         Column("", [fate(view, i) for i in places], words=True),
     ]
+
+
+def _times(study: Study, view: View, way: str, key: str) -> Column:
+    """Milliseconds per image of each candidate, medians of its runs, and as multiples of the baseline's."""
+    found = []
+    for arm in study.arms:
+        costs = (one.measured.get("cost", {}).get(key) for one in arm.runs(study.seeds).values())
+        known = [1e3 / rate for rate in costs if rate]
+        found.append(median(known) if known else math.nan)
+    of = found[baseline(study)]
+    cells = [f"{found[i]:.3g} ({found[i] / of:.2f})" for i in order(view)]
+    return Column(f"{way} (ms/image)", [NONE if "nan" in cell else cell for cell in cells])
+
+
+def _known_anywhere(column: Column) -> bool:
+    return any(cell != NONE for cell in column.cells)
+
+
+def baseline(study: Study) -> int:
+    """The network as it is, where that is a candidate, else the first."""
+    return next((i for i, arm in enumerate(study.arms) if arm.label == KEEP), 0)
 
 
 def fate(view: View, place: int) -> str:
@@ -185,6 +209,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         **{"study": study, "view": view, "rounds": rounds, "first_round": FIRST_ROUND},
         groups=[("values", "Values", plots)] if plots else [],
         verdict=verdict(study, ending),
+        baseline=study.arms[baseline(study)].label,
         next=shlex.join(next_command(study, ending)),
         candidates=snapshot(study, view).sheet,
         gone=gone(study, view),

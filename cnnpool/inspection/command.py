@@ -25,7 +25,8 @@ from cnnpool.inspection.images import batch, draw, read_data
 from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
 from cnnpool.probe import PROBES, Batch, Probe, declared
-from cnnpool.probe.shift import NoLogitsError, logits
+from cnnpool.probe.cost import times_in_turn
+from cnnpool.probe.shift import NoLogitsError, at_once, logits
 from cnnpool.quantity import records
 from cnnpool.run_folder import layout, results
 from cnnpool.run_folder.errors import DamagedError
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 SWAP = {"order", "after", "min_channels", "skip_stem"}
 """Options of a swap itself."""
+TIMED = 64
+"""Most images of a timed pass."""
 LONGEST = 100
 """Longest name of a folder, in characters."""
 USUAL = "gradient,invariance,equivariance,aliasing,heat_map,receptive_field,cost"
@@ -84,8 +87,12 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
         log.info("as built:")
         before, written = examination.of(built.model, folder)
         log.info("with %s:", args.swap)
-        same = share_of_same_answers(built.model, swapped, images.images)
-        after, more = examination.of(swapped, within, changes, {"same_answers": same})
+        facts: dict[str, Any] = {"same_answers": share_of_same_answers(built.model, swapped, images.images)}
+        if "cost" in probes:
+            models = (built.model, swapped.to(usable(args.device)))
+            some = images.images[: min(TIMED, at_once(images.images, kept=True))]
+            facts |= {"ms_per_image": times_in_turn(models, some)}
+        after, more = examination.of(swapped, within, changes, facts)
         sys.stdout.write(side_by_side(before, after, width, whole=args.all))
         written += more
         after_this = ("cnnpool", "compare", from_here(folder))

@@ -13,7 +13,7 @@ from cnnpool.run_folder.results import Results
 NONE = "–"
 NARROWEST = 60
 SHOWN = 8
-"""Default number of rows of a comparison."""
+"""Default number of rows of a comparison, two of which are times."""
 ACCURACY, LOSS = TRAINING[:2]
 MERGED: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "sum": math.fsum, "max": max, "min": min}
 
@@ -51,9 +51,15 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
     mark = _marked("model", after)
     same = 100 * (after.examined or {})["same_answers"]
     answers = ("same answer as before (%)", mark, "100.00", f"{same:.2f}", f"{same - 100:+.2f}")
-    short = [answers, *((title, mark, *_cells(one, old, new)) for one, title, old, new in first)]
+    times = [
+        (f"{way} (ms/image)", mark, f"{old:.4g}", f"{new:.4g}", f"{new / old:.2f} times")
+        for way, (old, new) in (after.examined or {}).get("ms_per_image", {}).items()
+    ]
+    short = [(title, mark, *_cells(one, old, new)) for one, title, old, new in first]
     table = tables.from_rows(
-        ("measure", "where", *names, "difference"), [answers, *every] if whole else short, numbers=names
+        ("measure", "where", *names, "difference"),
+        [answers, *(every if whole else short), *times],
+        numbers=names,
     )
     table[-1] = tables.Column(table[-1].header, table[-1].cells)
     return _joined(
@@ -78,7 +84,8 @@ def _headlines(before: Results, after: Results) -> list[Pair]:
                 found.append((one, _unit_added(title if first is not None else others, one), first, second))
     if len(found) > SHOWN:
         found = [pair for pair in found if pair[2] != pair[3]]
-    return sorted(found, key=lambda pair: pair[0].timed or pair[0].seeds == "same")[: SHOWN - 1]
+    costs = [pair for pair in found if pair[0].is_cost]
+    return [pair for pair in found if not pair[0].is_cost][: SHOWN - 3 - len(costs)] + costs
 
 
 def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, float | None]:

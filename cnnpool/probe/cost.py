@@ -4,7 +4,7 @@ import logging
 import statistics
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -210,6 +210,34 @@ def seconds(work: Callable[[], object], repeats: int, device: torch.device) -> f
         _wait(device)
         measured.append(time.perf_counter() - start)
     return statistics.median(measured[1:])
+
+
+def times_in_turn(models: Sequence[nn.Module], images: Tensor, repeats: int = 5) -> dict[str, list[float]]:
+    """Milliseconds per image of each model, by way: the medians of passes that take turns.
+
+    ``inference`` is a forward pass in eval mode, ``training`` one with its backward pass, without an
+    optimizer's step; both are divided by the images of the batch.
+    """
+    images = images.to(device := device_of(models[0]))
+
+    def inference(model: nn.Module) -> None:
+        with torch.no_grad():
+            model(images)
+
+    def training(model: nn.Module) -> None:
+        with torch.enable_grad():
+            loss = model(images).square().mean()
+            torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+
+    found = {}
+    for way, work in (("inference", inference), ("training", training)):
+        taken: list[list[float]] = [[] for _ in models]
+        for _ in range(repeats):
+            for model, own in zip(models, taken, strict=True):
+                with examined(model):
+                    own.append(seconds(partial(work, model), 1, device))
+        found[way] = [1e3 * statistics.median(own) / len(images) for own in taken]
+    return found
 
 
 def _operator_seconds(

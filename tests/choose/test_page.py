@@ -19,6 +19,21 @@ def accuracy(pool, seed, settings):
     return LEVEL[pool] + 0.01 * math.sin(5 * seed * ord(pool[0]))
 
 
+def test_times_stand_beside_the_cost_as_multiples_of_the_baselines(make_study, bench, drive):
+    speeds = {"avg": (100, 50), "max": (200, 100), "strided": (400, 50)}
+    costs = {name: {"forward_images_per_s": f, "train_images_per_s": t} for name, (f, t) in speeds.items()}
+    study = make_study(pools=("max", "avg", "strided"), rounds=3)
+    found, _, _ = drive(study, bench(accuracy, costs=costs))
+    labels, *_, inference, training, _ = page.columns(study, found)
+    cells = {label: both for label, *both in zip(labels.cells, inference.cells, training.cells, strict=True)}
+    assert (inference.header, training.header) == ("inference (ms/image)", "training (ms/image)")
+    assert cells == {
+        "max": ["5 (1.00)", "10 (1.00)"],
+        "avg": ["10 (2.00)", "20 (2.00)"],
+        "strided": ["2.5 (0.50)", "20 (2.00)"],
+    }
+
+
 @pytest.fixture
 def written(make_study, bench, drive):
     study = make_study(pools=("max", "avg", "strided", "subsample"), rounds=7, margin="0.001")

@@ -146,6 +146,9 @@ def test_a_swap_is_answered_by_sentences_and_eight_rows(run, capsys):
     )
     assert re.search(rf"^same answer as before \(%\) +model +100\.00 +{share:.2f} ", said, re.M)
     assert "better" not in said
+    for way, (old, new) in swapped["examined"]["ms_per_image"].items():
+        cells = (f"{old:.4g}", f"{new:.4g}", f"{new / old:.2f} times")
+        assert re.search(rf"^{way} \(ms/image\) +model +{' +'.join(cells)}$", said, re.M)
     assert re.search(r"^[2-9]\d numbers in all, stage by stage: --all, or results\.json$", said, re.M)
 
 

@@ -5,7 +5,14 @@ from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe import Cost
-from cnnpool.probe.cost import flops, images_per_s, parameters, saved_bytes, stage_times
+from cnnpool.probe.cost import (
+    flops,
+    images_per_s,
+    parameters,
+    saved_bytes,
+    stage_times,
+    times_in_turn,
+)
 
 
 class Tiny(nn.Module):
@@ -122,3 +129,24 @@ def test_a_part_of_a_larger_batch_costs_what_it_costs_alone():
 def test_speed_is_in_images(monkeypatch):
     monkeypatch.setattr("cnnpool.probe.cost.seconds", lambda *_: 0.5)
     assert images_per_s(nn.Flatten(), torch.zeros(4, 1, 2, 2), repeats=1) == 8
+
+
+def test_models_are_timed_in_turn_in_both_ways_and_left_as_they_were(monkeypatch):
+    calls, clock = [], iter(range(10**6))
+
+    class Seen(Tiny):
+        def forward(self, x):
+            calls.append((self.name, torch.is_grad_enabled(), self.training))
+            # The second takes 3 ticks for each of the first's.
+            for _ in range(2 * (self.name == "b")):
+                next(clock)
+            return super().forward(x)
+
+    models = [Seen().train(), Seen().train()]
+    models[0].name, models[1].name = "a", "b"
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    found = times_in_turn(models, torch.zeros(4, 1, 4, 4), repeats=2)
+    assert found == {"inference": [250.0, 750.0], "training": [250.0, 750.0]}
+    turns = [(name, grad, False) for grad in (False, True) for name in "aabbaabb"]
+    assert calls == turns
+    assert all(model.training for model in models) and models[0].conv.weight.grad is None
