@@ -50,7 +50,8 @@ HINTS = {
     "trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true",
     "+trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true", "log.tags=[a]": "log=mlflow,wandb",
     "trainer.accelerator=tpu": "one of auto, cpu, gpu, mps",
-    "fit.quantisation_bits=1": "choose from fit.", "pool.kernel_size=3(": "quote special characters: 'pool.kernel_size='"
+    "fit.quantisation_bits=1": "choose from fit.",
+    "pool.kernel_size=3(": "quote special characters: 'pool.kernel_size='"
 }  # fmt: skip
 
 
