@@ -19,7 +19,7 @@ def figure(example: Example) -> "Figure":
     from matplotlib.figure import Figure
 
     samples, foot = len(example.images), _foot(example)
-    picture = Figure(figsize=(10.5, 2.7 * samples + 0.9 + 0.16 * len(foot)), layout="constrained")
+    picture = Figure(figsize=(10.5, 2.7 * samples + 0.9 + 0.19 * len(foot)), layout="constrained")
     axes = picture.subplots(samples, 4, squeeze=False)
     peak = max(float(example.gradients.abs().max()), float(example.upstream.max()))
     low = min(0.0, float(example.outputs.min()))
@@ -31,7 +31,7 @@ def figure(example: Example) -> "Figure":
         grid(axes[n, 3], example.gradients[n, 0], f"input gradient dL_{n + 1}/dx", "RdBu_r", -peak, peak)
         outline(axes[n, 0], axes[n, 1], example, n)
     picture.suptitle(textwrap.fill(f"{example.title}:  y = {example.formula}", 100))
-    picture.supxlabel("\n".join(foot), fontsize="small")
+    picture.supxlabel("\n".join(foot), fontsize="medium")
     return picture
 
 
@@ -93,7 +93,7 @@ def _foot(example: Example) -> list[str]:
         _mean(example),
         f"{covered} of {example.images[0].numel()} positions get gradient from at least one sample.",
     ]
-    return [part for line in lines for part in textwrap.wrap(line, 155)]
+    return [part for line in lines for part in textwrap.wrap(line, 135)]
 
 
 def _mean(example: Example) -> str:

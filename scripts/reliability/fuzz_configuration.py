@@ -62,9 +62,9 @@ def main(arguments: list[str]) -> int:
 
 
 def known_keys(path: Path) -> Iterator[str]:
-    """The dotted keys of a file of settings, as on the command line, and its room."""
-    room = str(path.parent.relative_to(conf_dir())).replace("/", ".")
-    stack = [("" if room in (".", "experiment") else room, yaml.safe_load(path.read_text()))]
+    """The dotted keys of a file of settings, as on the command line, and its group."""
+    group = str(path.parent.relative_to(conf_dir())).replace("/", ".")
+    stack = [("" if group in (".", "experiment") else group, yaml.safe_load(path.read_text()))]
     while stack:
         key, node = stack.pop()
         if key:

@@ -71,9 +71,9 @@ def verdict(first: list[float], second: list[float]) -> tuple[str, float]:
 
 def run(name: str, seed: int, accuracy: float) -> Run:
     same = {"name": "same"}
-    rooms = {"pool": {"name": name}, "readout": same, "model": same, "data": same}
+    groups = {"pool": {"name": name}, "readout": same, "model": same, "data": same}
     measured = {"test": {"accuracy": accuracy, "loss": 0.0}}
-    found = Results(**rooms, seed=seed, epochs=2, deterministic=True, measured=measured)
+    found = Results(**groups, seed=seed, epochs=2, deterministic=True, measured=measured)
     return Run(Path(name, str(seed)), "done", found=found)
 
 

@@ -40,8 +40,8 @@ def run(tmp_path):
     """A run's folder as training leaves it, and its model."""
     folder, net = tmp_path / "outputs" / "seed1", tiny()
     (folder / "checkpoints").mkdir(parents=True)
-    rooms = {"pool": {"name": "max"}, "readout": {"name": "gap"}, "model": {"name": "convnet", "width": 2}}
-    facts = {"schema": 1, **rooms, "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}}, "seed": 1}
+    groups = {"pool": {"name": "max"}, "readout": {"name": "gap"}, "model": {"name": "convnet", "width": 2}}
+    facts = {"schema": 1, **groups, "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}}, "seed": 1}
     facts |= {"run": "digits/convnet/max/seed1", "choice": "digits/convnet/max", "epochs": 2}
     facts |= {"data": {"name": "digits", "val_size": 0.2, "root": "data"}, "finished": "2026-01-01T00:00:00"}
     (folder / "results.json").write_text(json.dumps(facts))

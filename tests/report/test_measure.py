@@ -18,8 +18,8 @@ def measure(key):
 
 
 def run(quantities=(), **measured):
-    rooms = {key: {"name": "one"} for key in ("pool", "readout", "model", "data")}
-    found = Results(**rooms, seed=0, measured=measured, quantities=dict(quantities))
+    groups = {key: {"name": "one"} for key in ("pool", "readout", "model", "data")}
+    found = Results(**groups, seed=0, measured=measured, quantities=dict(quantities))
     return Run(Path("here"), "done", found=found)
 
 

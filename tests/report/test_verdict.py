@@ -13,11 +13,11 @@ LONG = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97]
 
 
 def runs_of(tmp_path, **pools):
-    rooms = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}, "epochs": 1}
+    groups = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}, "epochs": 1}
     found = []
     for pool, seed, value in [(pool, *one) for pool, values in pools.items() for one in enumerate(values)]:
         measured = {"test": {"accuracy": value, "loss": -value}}
-        results = Results(pool={"name": pool}, seed=seed, deterministic=True, measured=measured, **rooms)
+        results = Results(pool={"name": pool}, seed=seed, deterministic=True, measured=measured, **groups)
         found.append(Run(tmp_path / pool / str(seed), "done", found=results))
     return found
 
