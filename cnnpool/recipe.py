@@ -52,7 +52,8 @@ class Recipe:
             often so that a run has at least 20 records.
         checkpoint_every_minutes: interval of checkpoints within an epoch, from which a stopped run resumes,
             >= 0; 0: at every step.
-        pictures: draw winner maps, shift maps and the operator's worked example after training.
+        pictures: draw winner maps, shift maps and the operator's worked example after training; in a sweep
+            where it is not given, for the first seed of each choice.
         progress: a progress bar; auto: on a terminal, and occasional lines in a log of long epochs.
     """
 

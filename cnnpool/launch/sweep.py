@@ -44,8 +44,19 @@ def run_all(jobs: Sequence[Job]) -> int:
 
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Run ``jobs`` with the launcher of the first; several leave their plan until all have ended."""
+    _draw_once(jobs)
     outcomes = _launched(jobs)
     return outcomes if len(jobs) == 1 or rank() else _planned(_reported(outcomes, jobs), jobs)
+
+
+def _draw_once(jobs: Sequence[Job]) -> None:
+    """Let one seed of each choice draw pictures, unless they are asked for: others' look alike."""
+    drawn = set[Path]()
+    for job in jobs:
+        # Seeds of one choice have the same parent folder.
+        if job.folder.parent in drawn and not any("fit.pictures=" in word for word in job.overrides):
+            job.settings["fit"]["pictures"] = False
+        drawn.add(job.folder.parent)
 
 
 def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -61,7 +72,6 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
         words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
         shown |= {outcome.message} - {""}
         if outcome.accuracy is not None:
-            # Seeds of one choice have the same parent folder.
             own = scores[os.path.dirname(outcome.run)]
             own.append(100 * outcome.accuracy)
             words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)

@@ -229,6 +229,21 @@ def test_the_status_is_2_only_where_nothing_but_mistakes_is_in_the_way(outcomes,
     assert conclude([outcome(*each) for each in outcomes]) == status
 
 
+def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweep, "run_local", lambda jobs: iter(jobs))
+
+    def drawn(*words):
+        jobs = jobs_of(Request(words, multirun=True))
+        sweep.outcomes_of(jobs)
+        return [job.settings["fit"]["pictures"] for job in jobs]
+
+    assert drawn("pool=max,avg", "seed=3,4", "fit.lr=0.1") == [True, False, True, False]
+    assert drawn("seed=3,4", "pool=max,avg") == [True, True, False, False]
+    assert drawn("seed=3,4", "fit.pictures=true") == [True, True]
+    assert drawn("seed=3,4", "fit.pictures=false") == [False, False]
+
+
 def test_cores_are_divided_among_jobs_and_their_devices(monkeypatch):
     def share(count, devices, jobs=None, threads=None):
         asked = [Job(Path("run"), [], {"fit": {"devices": devices}})] * count
