@@ -121,7 +121,7 @@ def names(table: Mapping[str, Callable[..., Any]], group: str) -> list[str]:
 
 
 def construct(
-    table: Mapping[str, Callable[..., Made]], group: str, name: str, *args: Any, **options: Any
+    table: Mapping[str, Callable[..., Made]], group: str, name: str, /, *args: Any, **options: Any
 ) -> Made:
     """Call the entry ``name`` with ``options``, checked against its keyword-only parameters."""
     entry = lookup(table, group, name)

@@ -11,6 +11,7 @@ from cnnpool.data.dataset import Dataset, assemble, digest, tell
 from cnnpool.data.errors import DataError
 from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
+from cnnpool.data.image_table import ImageTable
 from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST
 from cnnpool.data.torchvision import Torchvision
@@ -23,6 +24,7 @@ DATASETS: dict[str, type[Source]] = {
     "fashion_mnist": FashionMNIST,
     "huggingface": HuggingFace,
     "image_folder": ImageFolder,
+    "image_table": ImageTable,
     "mnist": MNIST,
     "torchvision": Torchvision,
 }

@@ -11,17 +11,21 @@ from typing import NamedTuple
 import numpy as np
 import PIL
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError, features
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
 from cnnpool.tables import printable
 
-SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-)
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+SUFFIXES = frozenset((
+    ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff",
+    ".webp",
+))  # fmt: skip
+UNREAD = frozenset((".heic", ".heif", ".jp2", ".jxl", ".cr2", ".dng", ".nef", ".psd", ".svg"))
+"""Suffixes of pictures that are not read."""
+# Pillow may have been built without AVIF.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *(("AVIF",) if features.check("avif") else ()))
 """Formats that are opened, whatever a file's name: some of Pillow's formats run other programs."""
 GAP = 3  # Images are read at a reduced size of at least this many times the requested H and W
 STRIP = 1 << 20  # Number of pixels converted at once

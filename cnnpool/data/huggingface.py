@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
-from cnnpool.data.errors import DataError
+from cnnpool.data.errors import ONE_CLASS, DataError
 from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
@@ -155,7 +155,7 @@ def _columns(features: Mapping[str, Any], image: str | None, label: str | None) 
             raise ValueError(f"data.{option} must name a column, got {asked}: choose from {choices}")
         found += likely
     if not isinstance(features[found[1]], ClassLabel | Value):
-        raise ValueError(f"data.label must be a column of names or numbers, got {found[1]!r}")
+        raise ValueError(f"data.label must be a column of names or numbers, got {found[1]!r}; {ONE_CLASS}")
     return found[0], found[1]
 
 

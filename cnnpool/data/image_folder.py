@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 from unicodedata import normalize
 
-from cnnpool.data.decode import MADE_BY, SUFFIXES
-from cnnpool.data.errors import DataError
+from cnnpool.data.decode import MADE_BY, SUFFIXES, UNREAD
+from cnnpool.data.errors import ONE_CLASS, DataError
 from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.tables import printable
@@ -62,6 +62,7 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
     """Every image below ``root`` by split and class, sorted by path, and notes on the folders."""
     ignored: Counter[str] = Counter()
     folders, images = _entries(root, ignored)
+    _refuse_objects(root, folders)
     splits = _splits(root, folders)
     if not splits:
         inner = folders[0] if len(folders) == 1 else ""
@@ -83,6 +84,18 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
     return parts, _notes(len(parts["train"]), splits, ignored)
 
 
+def _refuse_objects(root: Path, folders: list[str]) -> None:
+    """A DataError if the folder is a data set of objects: COCO's, Pascal VOC's or YOLO's."""
+    for name in folders:
+        suffixes = {"annotations": (".json", ".xml"), "labels": (".txt",)}.get(name.lower(), ())
+        try:
+            files = sorted(file for file in os.listdir(root / name) if file.lower().endswith(suffixes))
+        except OSError:
+            continue
+        if suffixes and files and len(folders) > 1:
+            raise DataError(f"{root / name / files[0]} lists objects in images, as COCO does: {ONE_CLASS}")
+
+
 def _notes(count: int, splits: dict[str, str], ignored: Counter[str]) -> list[str]:
     """A sentence on where the images of ``count`` classes are, and one on ignored files."""
     text = f"{count} {'class' if count == 1 else 'classes'}"
@@ -91,7 +104,14 @@ def _notes(count: int, splits: dict[str, str], ignored: Counter[str]) -> list[st
     if splits.get("test", "test").lower() not in NAMES["test"]:
         text += f"; {splits['test']}/ holds the test images"
     counts = [f"{kind} ({count:,})" for kind, count in sorted(ignored.items()) if count]
-    return [text, f"left alone: {', '.join(counts)}"] if counts else [text]
+    notes = [text, f"left alone: {', '.join(counts)}"] if counts else [text]
+    return [*notes, unread] if (unread := _unread(ignored)) else notes
+
+
+def _unread(ignored: Counter[str]) -> str:
+    """A sentence on pictures of formats that are not read; empty if there are none."""
+    found = [f"{kind} ({ignored[kind]:,})" for kind in sorted(UNREAD.intersection(ignored))]
+    return f"pictures that are not read: {', '.join(found)}; save them as JPEG or PNG" if found else ""
 
 
 def _splits(root: Path, folders: list[str]) -> dict[str, str]:
@@ -141,9 +161,11 @@ def _classes(
         else:
             raise DataError(f"{folder / name} holds no image: fill or remove it")
     if not listing:
+        unread = f" ({unread})" if (unread := _unread(ignored)) else ""
         raise DataError(
-            f"{folder} holds no folder of images: put the images of each class into a folder of its own, or "
-            "name another by data.root=FOLDER"
+            f"{folder} holds no folder of images{unread}: put the images of each class into a folder of its "
+            "own, list file and class of each in a CSV for data=image_table, or name another by "
+            "data.root=FOLDER"
         )
     return listing
 

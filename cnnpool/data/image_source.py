@@ -20,6 +20,7 @@ from cnnpool.data.decode import Size, quiet_pillow
 from cnnpool.data.draws import cut
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
+from cnnpool.data.rows import Rows
 from cnnpool.tables import printable
 
 NAMES = {
@@ -129,7 +130,7 @@ class ImageSource(Source):
         names = pictures.classes
         classes = tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
         notes = [_sizes(size, why, [headers[place].size for place in places])] if places else []
-        notes += [whiteness] if whiteness else []
+        notes += [text for text in (whiteness, _in_two_classes(pictures, origin.root, rows, places)) if text]
         skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
         splits = parts["train"], parts["test"], parts.get("val")
         return Raw(classes, *splits, tuple(notes), skipped, white=white)
@@ -163,6 +164,22 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
         return f"{text}every image has it"
     count = f"{len(resized):,} of {len(sizes):,}"
     return f"{text}{count} images are resized, {between(resized)}, and cropped to their centre"
+
+
+def _in_two_classes(pictures: Pictures, root: Path, rows: Rows, places: Sequence[int]) -> str:
+    """A note on equal pixels with different classes, which names the first two; empty if there are none."""
+    first: dict[bytes, int] = {}
+    pairs = []
+    for row, key in enumerate(key.tobytes() for key in rows.keys().contiguous().numpy()):
+        other = first.setdefault(key, row)
+        if pictures.labels[places[other]] != pictures.labels[places[row]]:
+            pixels = rows.read(torch.tensor([other, row]))
+            pairs += [(other, row)] if torch.equal(*pixels) else []
+    if not pairs:
+        return ""
+    names = " and ".join(printable(pictures.name(places[row], root)) for row in pairs[0])
+    more = f", and {len(pairs) - 1:,} more such pairs" if len(pairs) > 1 else ""
+    return f"the same picture in two classes: {names}{more}; remove one of them"
 
 
 def cache_folder(root: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
+from cnnpool.data.errors import ONE_CLASS
 from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.data.published import FETCH, obtained
@@ -114,7 +115,7 @@ class Torchvision(ImageSource):
         if self.dataset not in SETS:
             raise ValueError(
                 "data.dataset must be a classification data set of torchvision, "
-                f"got {self.dataset!r}; {did_you_mean(self.dataset, SETS)}"
+                f"got {self.dataset!r}; {did_you_mean(self.dataset, SETS)}; {ONE_CLASS}"
             )
         variants = self._set.variants
         if self.variant is not None and str(self.variant) not in variants:

@@ -11,6 +11,7 @@ examples:
   cnnpool probe outputs/mnist/convnet/max/seed0/checkpoints/best.ckpt --probes gradient,aliasing
   cnnpool probe torchvision:resnet18 --data cifar10 --swap max_blur --samples 64
   cnnpool probe timm:resnet18 --weights default --data image_folder --root photos --size 224
+  cnnpool probe outputs/mine/seed0 data.skip_unreadable=true --samples 64
   cnnpool probe mypackage.mymodule:build --checkpoint weights.pt --data mnist
 
 A model of torchvision or timm has random weights unless --weights or --checkpoint is given: its figures then
@@ -24,7 +25,7 @@ a folder within that of the first.
 
 def main(arguments: list[str]) -> int:
     """``cnnpool probe MODEL``; returns the exit status. Mistakes are a ValueError of one line."""
-    args = parser().parse_args(arguments)
+    args = parser().parse_intermixed_args(arguments)
 
     # torch and torchvision would make --help slow.
     with loading("PyTorch"):
@@ -41,6 +42,8 @@ def parser() -> Parser:
         metavar="MODEL",
         help="a run's folder, its checkpoint, torchvision:NAME, timm:NAME, MODULE:FUNCTION",
     )
+    settings = "a setting of the data, as data.skip_unreadable=true; those of cnnpool train data=NAME --help"
+    add("settings", nargs="*", metavar="data.KEY=VALUE", help=settings)
     add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
     add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
     fetch = "download missing data (default: only those named by --data, not a run's)"

@@ -66,7 +66,8 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
     folder = folder_of(args.out, args.model)
     # A run may come from someone else, who also chose its data paths.
     download = args.data is not None if args.download is None else args.download
-    dataset = read_data(subject, args.data, args.root, download, args.size)
+    settings = dict(map(_setting, args.settings))
+    dataset = read_data(subject, args.data, args.root, download, args.size, settings)
     built = subject.build(dataset)
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=args.samples, size=args.size)
@@ -101,6 +102,14 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
         sys.stdout.write(f"\nresults: {printable(str(at))}\n  {names}\n")
     sys.stdout.write(next_lines(after_this))
     return 0
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Key and value of ``data.KEY=VALUE``; a ValueError for any other."""
+    key, value = assignment(text)
+    if not key.startswith("data."):
+        raise ValueError(f"{text}: only settings of the data are taken, as data.KEY=VALUE")
+    return key.removeprefix("data."), value
 
 
 def exchange(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,15 +28,23 @@ SHOWN = 6
 
 
 def read_data(
-    subject: Subject, name: str | None, root: str | None, download: bool, size: int | None = None
+    subject: Subject,
+    name: str | None,
+    root: str | None,
+    download: bool,
+    size: int | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Dataset:
-    """The requested data set, else the model's own, else digits; of ``size``, else of the weights' size."""
+    """The requested data set, else the model's own, else digits; of ``size``, else of the weights' size.
+
+    ``settings`` are further ones of the data set.
+    """
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
     options: dict[str, Any] = dict(trained) if trained and same else {"name": name or "digits"}
     if root is not None or not trained:
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
-    options["download"] = download
+    options |= {"download": download, **settings}
     wanted = size or subject.size
     if wanted is not None and options.get("size") is None:
         known = options_of(lookup(data.DATASETS, "datasets", options["name"]))

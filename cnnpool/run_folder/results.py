@@ -101,7 +101,7 @@ class Results:
     def images_of(self) -> str:
         """The name of the data; for the user's own images, with the name of their folder."""
         name, folder = str(self.data["name"]), Path(str(self.data.get("root") or "")).name
-        return f"{name} {folder}" if name == "image_folder" and folder else name
+        return f"{name} {folder}" if name in ("image_folder", "image_table") and folder else name
 
 
 FACTS = {one.name for one in fields(Results)} - {"measured"}

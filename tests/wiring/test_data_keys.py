@@ -30,6 +30,8 @@ data/test_huggingface.py
   images_labels_and_classes_are_those_of_the_files: data.path
   what_is_not_there_is_refused_in_a_line: data.train data.val data.test
   one_of_several_columns_of_classes_must_be_chosen: data.image data.label
+data/test_image_table.py
+  columns_are_found_by_their_usual_names_or_named: data.table data.split
 launch/test_published.py
   weights_of_a_file_are_recorded_and_fine_tuned: model.weights
   sizes_and_scale_of_the_weights_are_said_recorded_and_known_again: model.normalise

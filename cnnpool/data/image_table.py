@@ -1,0 +1,144 @@
+"""The user's own images with their classes in a table: a CSV with a row an image."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cnnpool.data.decode import MADE_BY, UNREAD
+from cnnpool.data.errors import ONE_CLASS, DataError
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.images import Pictures
+
+COLUMNS = {
+    "image": ("file", "filename", "file_name", "path", "image", "img"),
+    "label": ("class", "label", "target", "category"),
+}
+"""The usual names of the columns."""
+
+
+class Row(NamedTuple):
+    """A line of the table; ``part`` is train, val or test."""
+
+    line: int
+    file: str
+    label: str
+    part: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTable(ImageSource):
+    """Images whose files and classes a CSV lists, with names of columns in its first line.
+
+    Without test rows, the validation images are the test images; without both, ``test_size`` of each class.
+
+    Args:
+        channels: 3 for colour, 1 for grey.
+        table: the CSV, in UTF-8; commas, semicolons or tabs between columns. Relative to ``root``.
+        image: column of the files, relative to the table's folder; null for file, filename, path or image.
+        label: column of the classes; null for class, label, target or category.
+        split: column of the parts, train, val or test; null for no such column.
+    """
+
+    channels: Literal[1, 3] = 3
+    table: str = "labels.csv"
+    image: str | None = None
+    label: str | None = None
+    split: str | None = None
+
+    def origin(self) -> Origin:
+        root = Path(self.root).expanduser().absolute()
+        table = root / self.table
+        rows = sorted(self._rows(table), key=lambda row: (list(NAMES).index(row.part), row.label, row.file))
+        _check(table, rows)
+        classes = tuple(dict.fromkeys(row.label for row in rows if row.part == "train"))
+        items = [(row.file, classes.index(row.label)) for row in rows]
+        counts = {part: count for part in NAMES if (count := sum(row.part == part for row in rows))}
+        if "test" not in counts and "val" in counts:
+            counts["test"] = counts.pop("val")
+        listed = [f"{row.part} {row.label}" for row in rows]
+        return Origin(
+            root,
+            cache_folder(root) / "".join(c if c.isalnum() else "_" for c in self.table),
+            stamp(f"1 {MADE_BY} {self.max_megapixels} {listed}", root, (path for path, _ in items)),
+            partial(Pictures, items, counts, classes),
+            "test" in counts,
+            [f"{len(classes)} classes of {len(items):,} images in {table}"],
+        )
+
+    def _rows(self, table: Path) -> Iterator[Row]:
+        try:
+            with table.open(newline="", encoding="utf-8-sig") as file:
+                head = file.readline()
+                file.seek(0)
+                lines = csv.DictReader(file, delimiter=max(",;\t", key=head.count))
+                image, label = (
+                    self._column(table, option, lines.fieldnames or ()) for option in ("image", "label")
+                )
+                if self.split is not None:
+                    self._column(table, "split", lines.fieldnames or ())
+                for values in lines:
+                    yield self._row(table, lines.line_num, values, image, label)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{table} is no table of text in UTF-8 ({error}): save it as CSV") from error
+        except OSError as error:
+            raise DataError(
+                f"cannot read {table} ({error.strerror}): name a CSV below data.root by data.table=labels.csv"
+            ) from error
+
+    def _column(self, table: Path, option: str, columns: Sequence[str]) -> str:
+        asked = getattr(self, option)
+        likely = [asked] if asked is not None else [*COLUMNS[option]]
+        found = [column for column in columns if column.lower() in likely or column == asked]
+        if len(found) != 1:
+            known = ", ".join(found or columns)
+            raise ValueError(
+                f"data.{option} must name a column of {table}, got {asked}: choose from {known}"
+                + (f"; {ONE_CLASS}" if option == "label" else "")
+            )
+        return found[0]
+
+    def _row(self, table: Path, line: int, values: dict[str, str | None], image: str, label: str) -> Row:
+        place = f"{table} line {line}"
+        file, name = ((values[column] or "").strip() for column in (image, label))
+        for column, value in ((image, file), (label, name)):
+            if not value:
+                raise DataError(f"{place} has no {column}: fill or remove it")
+        if any(mark in name for mark in "|;"):
+            raise DataError(f"{place}: {label} is {name!r}, several classes: {ONE_CLASS}")
+        path = os.path.normpath(table.parent / file)
+        if not os.path.isfile(path):
+            raise DataError(
+                f"{place}: {image} is {file!r}, and {path} is no file: correct or remove the line"
+            )
+        if (suffix := os.path.splitext(path)[1].lower()) in UNREAD:
+            raise DataError(
+                f"{place}: {file!r} is no picture that is read ({suffix}): save it as JPEG or PNG"
+            )
+        said = (values[self.split] or "").strip() if self.split else "train"
+        part = next((part for part, names in NAMES.items() if said.lower() in names), "")
+        if not part:
+            raise DataError(f"{place}: {self.split} is {said!r}, not train, val or test: correct it")
+        return Row(line, path, name, part)
+
+
+def _check(table: Path, rows: Sequence[Row]) -> None:
+    """A DataError for a file in two lines, or a class without training images."""
+    first: dict[str, Row] = {}
+    known = {row.label for row in rows if row.part == "train"}
+    for row in sorted(rows):
+        other = first.setdefault(row.file, row)
+        if other is not row:
+            raise DataError(
+                f"{table} lines {other.line} and {row.line} are both {row.file}, {other.label} and "
+                f"{row.label}: keep one; {ONE_CLASS}"
+            )
+        if row.label not in known:
+            raise DataError(
+                f"{table} line {row.line}: {row.label!r} has no training image: add some, or remove the line"
+            )
+    if not rows:
+        raise DataError(f"{table} lists no image: add a line for each")
