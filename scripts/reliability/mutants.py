@@ -44,7 +44,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants.json"
 TRACED_S = 7_200
 LONG_AGO_S = 1_000_000_000
-FLAGS = ["-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+FLAGS = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+FLAGS += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:anyio"]
 MARKS = {"quick": "not rest", "rest": "rest"}
 # Tests of clusters take minutes, and fail where two run at once.
 FLAGS += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
