@@ -163,6 +163,11 @@ def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):
     assert plugin.scaler is not None and plugin.scaler.is_enabled()
 
 
+def test_an_operation_that_does_not_repeat_is_refused_on_a_cpu():
+    build_trainer(Recipe(), {"accelerator": "cpu"}, [], [])
+    assert torch.get_deterministic_debug_mode() == 2
+
+
 def test_a_run_without_validation_that_ends_within_its_first_epoch_keeps_its_last_checkpoint(runs, tmp_path):
     results, _ = runs.run(tmp_path, max_steps=1, limit=128, images={"val_size": 0}, probes={})
     assert "val" not in results.measured

@@ -20,6 +20,15 @@ def test_gain_of_a_sum_is_the_number_of_cells_where_every_window_is_whole_and_in
     assert sum_pool2d(torch.arange(16).reshape(1, 4, 4), 2).tolist() == [[[10, 18], [42, 50]]]
 
 
+def test_powers_of_an_operator_are_of_the_sum_or_mean_asked_for_and_never_fall_below_1():
+    x = torch.tensor([[[[1.0, 3.0], [5.0, 7.0]]]])
+    assert_close(build("lp", 1, p=2.0, form="sum")(x), torch.full((1, 1, 1, 1), math.sqrt(84)))
+    operator = build("lp", 1, learnable=True)
+    with torch.no_grad():
+        operator.p.raw.fill_(-80.0)
+    assert_close(operator(x), torch.full((1, 1, 1, 1), 4.0))
+
+
 def test_an_all_zero_window_gives_zero_with_zero_gradient():
     assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None
     for p, dtype in itertools.product([0.5, 1, 2, 3, INF], [torch.float32, torch.float16]):
