@@ -18,7 +18,7 @@ from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
 from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags, Wandb
 from cnnpool.run_folder import checkpoint, layout
-from cnnpool.run_folder.identity import as_json, identity_settings
+from cnnpool.run_folder.identity import as_json, identity_settings, is_longer
 from cnnpool.run_folder.results import Results
 from cnnpool.system.atomic import write_text
 from cnnpool.system.hardware import keep_memory
@@ -70,6 +70,9 @@ def train(
     from cnnpool.fit.trainer import build_trainer, group_left, quieten
 
     start = resume(run)
+    longer = start is not None and is_longer(start.header["asked"], run.classifier.header["asked"])
+    if longer and not rank():
+        save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     quieten()
     logs, given = ((), ()) if rank() else (chosen, own.loggers)
     with logging_to(logs, run, given) as others, Signals() as signals, group_left():
@@ -83,7 +86,8 @@ def train(
                 other.replay(record.records)
         more = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
         trainer = build_trainer(recipe, run.flags, [*more, *measuring(run), saving], loggers)
-        if start and (start.metrics["stopped"] or start.header["steps"] >= start.header["total_steps"]):
+        ended = start and not longer and start.header["steps"] >= start.header["total_steps"]
+        if start and (ended or start.metrics["stopped"]):
             run.classifier.restore(start.content)
             saving.load_state_dict(start.metrics)
         else:

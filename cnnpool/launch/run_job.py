@@ -19,7 +19,7 @@ from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
-from cnnpool.run_folder.identity import differences, identity_settings
+from cnnpool.run_folder.identity import differences, identity_settings, is_longer
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
@@ -103,11 +103,16 @@ def finished(job: Job) -> Results | None:
         return None
     if found.examined or not found.asked:
         raise OccupiedError(f"{job.folder} holds results without a training: choose another folder by out=")
-    if differ := differences(found.asked, identity_settings(job.settings)):
+    asked = identity_settings(job.settings)
+    if is_longer(found.asked, asked):
+        log.info("%s holds %s of %s epochs", job.folder, found.epochs, asked["fit"]["epochs"])
+        return None
+    if differ := differences(found.asked, asked):
         remedy = REMEDY
         if all(one.startswith("fit.epochs:") for one in differ):
             remedy = (
-                f"its learning rate has run its course over these epochs, so others are another run: {REMEDY}"
+                "its learning rate has run its course over these epochs, so that more are another run "
+                f"(not with fit.schedule=constant fit.warmup=0): {REMEDY}"
             )
         raise OccupiedError(
             f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {remedy}"

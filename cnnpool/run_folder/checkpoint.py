@@ -15,7 +15,7 @@ from torch import Tensor
 from cnnpool import __version__
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.identity import differences
+from cnnpool.run_folder.identity import differences, is_longer
 from cnnpool.system.atomic import beside, rename, replacing
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
             f"{found.path} was written by cnnpool {saved['version']} (schema {saved['schema']}); this is "
             f"{__version__} (schema {SCHEMA}): {remedy}"
         )
-    if differ := differences(saved["asked"], asked):
+    if (differ := differences(saved["asked"], asked)) and not is_longer(saved["asked"], asked):
         raise ValueError(
             f"{found.path} belongs to a run with other settings ({'; '.join(differ)}): "
             "give the old ones to resume, or choose another folder by out= or hydra.run.dir="

@@ -48,6 +48,14 @@ def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether ``new`` is the run ``old`` with more epochs, whose steps so far are the same."""
+    before, fit = old.get("fit") or {}, new.get("fit") or {}
+    if fit.get("schedule") != "constant" or fit.get("warmup") or before.get("epochs", 0) >= fit["epochs"]:
+        return False
+    return not differences({**old, "fit": {**before, "epochs": fit["epochs"]}}, new)
+
+
 def as_json(settings: Any) -> Any:
     """``settings`` representable in JSON: infinity becomes the text ``inf``, which float options accept."""
     if isinstance(settings, Mapping):

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from cnnpool.data import DATASETS, Digits, ImageFolder
 from cnnpool.data.published import Published
 from cnnpool.launch import run_job
 from cnnpool.launch.job import Job
+from cnnpool.run_folder.checkpoint import load
 
 FOLDER = "hydra.run.dir=here"
 
@@ -93,3 +95,23 @@ def test_a_folder_of_a_measured_network_takes_no_training(call, in_a_folder):
     status, _, err = call("train", *call.quick, FOLDER)
     said = f"{in_a_folder / 'here'} holds results without a training: choose another folder by out="
     assert (status, err) == (2, f"error: {said}\n")
+
+
+def test_more_epochs_at_a_constant_rate_go_on_to_the_bits_of_a_longer_run(call, tmp_path):
+    words = [*call.quick[1:], "fit.schedule=constant", "fit.warmup=0", "fit.max_steps=null"]
+
+    def trained(folder, epochs):
+        status, out, err = call("train", *words, f"hydra.run.dir={folder}", f"fit.epochs={epochs}")
+        assert (status, err) == (0, "")
+        return out, load(tmp_path / folder / "checkpoints" / "last.ckpt")["state_dict"]
+
+    _, whole = trained("whole", 3)
+    trained("parts", 1)
+    said, parts = trained("parts", 3)
+    assert "holds 1 of 3 epochs" in said and "epoch 3" in said
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+    found = [json.loads((tmp_path / folder / "results.json").read_text()) for folder in ("whole", "parts")]
+    assert found[0]["epochs"] == found[1]["epochs"] == 3 and found[0]["test"] == found[1]["test"]
+    assert "is finished already" in trained("parts", 3)[0]
+    status, _, err = call("train", *words, "hydra.run.dir=parts", "fit.epochs=2")
+    assert status == 2 and "fit.epochs: 3 -> 2" in err
