@@ -316,14 +316,14 @@ def _reason(study: Study, view: View, place: int) -> str:
 
 
 def _missing(study: Study, view: View) -> str:
-    """How many more rounds would separate the remaining candidates, as far as the runs show it."""
+    """How many rounds would separate the remaining candidates, as far as the runs show it."""
     if view.done < FIRST_ROUND:
-        return f"Missing: tests begin with round {FIRST_ROUND}."
+        return f"Tests begin with round {FIRST_ROUND}."
     needed = _needed(study, view)
     if math.isnan(needed):
-        return "Missing: more rounds."
+        return "More rounds are needed."
     number = f"about {needed:.0f}" if needed <= MOST else f"more than {MOST}"
-    return f"Missing: {number} rounds would tell, if means and spread do not change."
+    return f"Separating them would take {number} rounds in all, if means and spread do not change."
 
 
 def _enough(study: Study, view: View) -> str:

@@ -114,7 +114,7 @@ def dry_run(
         for hook in hooks:
             hook.remove()
     if min(last) < 1:
-        raise ValueError(f"nothing is left of the {height}x{width} map after {place}")
+        raise ValueError(f"{place}: output would be empty for a {height}x{width} map")
     return channels, last[0], last[1]
 
 

@@ -50,7 +50,7 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     assert text.startswith("# Downsampling for convnet on digits, by val accuracy")
     advice = r"at most \d\.\d\d points behind the best\. Not told apart: (max, avg|avg, max)\. The study"
     assert re.search(advice, text)
-    assert "Missing: about" in text and "Choose another choose.out with more time or choose.rounds" in text
+    assert "would take about" in text and "Choose another choose.out with more time or choose.rounds" in text
     drop = ending.view.state.drops[0]
     said = f"after round {drop.round}: no better than the best, shown by {study.arms[drop.than].label}, "
     assert f"- **strided**: {said}" in text and "worse than" not in text
@@ -97,7 +97,7 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench):
     for said, counted in (
         ("No verdict: nothing ran to its end.", "0 finished, 0 of them in 0 complete rounds"),
         (
-            "tests begin with round 3. Raise choose.budget to continue",
+            "Tests begin with round 3. Raise choose.budget to continue",
             "2 finished, 2 of them in 1 complete round\n",
         ),
     ):
