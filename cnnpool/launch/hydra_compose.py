@@ -11,7 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, Quote, QuotedString
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -28,6 +28,7 @@ from cnnpool.schema import GROUPS, options_of
 PRIMARY = "train"
 FROM_PACKAGES = ("callback", "data", "log", "model", "pool", "readout")
 """Choices whose options are given beside their name."""
+NAME = re.compile(r"[\w.:]+")  # Of a choice, in a list of them
 
 
 class Composer:
@@ -56,6 +57,10 @@ class Composer:
         with self._explained(overrides):
             config = loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
         self._refuse_bad(config.hydra.runtime.choices.values())
+        # A sweeper of Hydra's composes its trials itself.
+        for key, words in (config.hydra.sweeper.get("params") or {}).items():
+            for word in NAME.findall(str(words)):
+                self._offer(str(key), word)
         return config
 
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
@@ -109,13 +114,15 @@ class Composer:
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
         for override in overrides:
             given = override.value()
+            given = given.list if isinstance(given, ChoiceSweep) else given
             for word in given if isinstance(given, list) else [given]:
-                if override.key_or_group in FROM_PACKAGES and isinstance(word, str):
-                    self._offer(override.key_or_group, word)
+                self._offer(override.key_or_group, word)
         return [*(line for override in overrides for line in expanded(override)), *self.search]
 
-    def _offer(self, group: str, word: str) -> None:
+    def _offer(self, group: str, word: Any) -> None:
         """Add an installed package's choice, at its defaults, where Hydra finds no file of its name."""
+        if group not in FROM_PACKAGES or not isinstance(word, str):
+            return
         entries, package = GROUPS[group].entries, None
         own: dict[str, Any] = {"name": word}
         if word in self.names(group):

@@ -198,3 +198,31 @@ def test_a_new_process_finds_it(site, in_a_folder):
     subprocess.run([*command, *quick], check=True, env={"PYTHONPATH": str(site)}, capture_output=True)
     found = json.loads((in_a_folder / "run" / "results.json").read_text())
     assert found["model"]["arch"] == "my_package.nets:small" and found["pool"]["name"] == "midrange"
+
+
+@pytest.mark.slow
+def test_a_sweeper_of_hydras_chooses_among_them(site, in_a_folder):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
+    command = [
+        sys.executable,
+        "-m",
+        "cnnpool",
+        "train",
+        "-m",
+        "hydra/sweeper=optuna",
+        "hydra.sweeper.n_trials=2",
+    ]
+    swept = [
+        "pool=choice(midrange)",
+        "+hydra.sweeper.params.readout=choice(spread)",
+        "model.width=2",
+        "probe=none",
+    ]
+    done = subprocess.run(
+        [*command, *swept, *QUICK, "fit.max_steps=1", "out=run"],
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Best parameters: {'pool': 'midrange', 'readout': 'spread'}" in done.stdout + done.stderr
