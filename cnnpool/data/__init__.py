@@ -30,12 +30,15 @@ DATASETS: dict[str, type[Source]] = {
 }
 
 
-def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
+def build(name: str, *, seed: int = 0, samples: int | None = None, **options: Any) -> Dataset:
     """Build the data set called ``name`` (a stem of ``conf/data``), cut by ``seed``, and log what it holds.
+
+    With ``samples``, of files listed by class no more training and test images are decoded.
 
     A ValueError for an unknown name, option or value; a DataError if files are missing or damaged.
     """
-    dataset = assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
+    source = registry.construct(DATASETS, "datasets", name, **options)
+    dataset = assemble(name, source, seed=seed, samples=samples)
     tell(dataset)
     return dataset
 

@@ -74,8 +74,8 @@ class Raw:
     """A data set as published; labels are indices of ``classes``, ``val`` is None unless published apart.
 
     ``notes`` are sentences on how the images were read, ``skipped`` unreadable files -> reason,
-    ``known_sha256`` the identity if that is known without reading all pixels, and ``white`` the value that
-    became 255 in grey images of more than 8 bits.
+    ``known_sha256`` the identity if that is known without reading all pixels, ``white`` the value that
+    became 255 in grey images of more than 8 bits, and ``stamps`` those of the files, as pixels are stored.
     """
 
     classes: tuple[str, ...]
@@ -86,6 +86,7 @@ class Raw:
     skipped: Mapping[str, str] = field(default_factory=dict)
     known_sha256: str | None = None
     white: int | None = None
+    stamps: bytes = b""
 
     @property
     def splits(self) -> dict[str, Split]:

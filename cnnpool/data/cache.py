@@ -5,7 +5,8 @@ import logging
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
@@ -16,16 +17,17 @@ import torch
 from filelock import FileLock
 
 from cnnpool.data.base import Raw, Split
-from cnnpool.data.decode import Header
+from cnnpool.data.decode import MADE_BY, Header
 from cnnpool.data.errors import DataError
-from cnnpool.data.images import GIB, Pictures, decoded
-from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored
+from cnnpool.data.images import GIB, Known, Pictures, decoded
+from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored, sums_of
 from cnnpool.system.atomic import beside, explained, rename, replacing
 from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
 Stream = Literal["auto"] | bool
 SHARE = 4  # A data set is held in memory by default if it takes at most 1/``SHARE`` of the free memory
+STAMP = 16  # Bytes of a file's digest
 NOT_KEPT = "cannot keep decoded images in %s (%s)"
 
 _log = logging.getLogger(__name__)
@@ -108,7 +110,8 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
     facts: dict[str, Any] = {"key": key, "classes": raw.classes, "sha256": raw.sha256}
     facts |= {"shape": raw.train.rows.shape, "nbytes": status.st_size, "mtime_ns": status.st_mtime_ns}
     facts |= {"parts": list(raw.splits), "notes": raw.notes, "skipped": dict(raw.skipped)}
-    facts |= {"white": raw.white}
+    facts |= {"white": raw.white, "made_by": MADE_BY}
+    arrays["stamps"] = np.frombuffer(raw.stamps, np.uint8).reshape(-1, STAMP)
     try:
         with replacing(path.with_suffix(".npz"), prefix="cache") as description:
             np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
@@ -120,21 +123,57 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
     return raw
 
 
+class Earlier:
+    """The images of an earlier cache in ``path`` that still have their ``stamps``, if it fits the others.
+
+    ``shape`` is that of the images, and ``white`` the value that became 255.
+    """
+
+    def __init__(self, path: Path, stamps: Sequence[bytes], shape: Shape, white: int | None):
+        self.stamps, self.shape = stamps, shape
+        self.rows: dict[bytes, int] = {}
+        errors = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
+        with suppress(*errors), np.load(path.with_suffix(".npz")) as found:
+            facts = json.loads(found["facts"].item())
+            if (tuple(facts["shape"]), facts["white"], facts["made_by"]) != (shape, white, MADE_BY):
+                return
+            self.file = File(path)
+            places, sums = (
+                np.concatenate([found[f"{part}.{name}"] for part in facts["parts"]])
+                for name in ("places", "sums")
+            )
+            self.sums = dict(zip(places.tolist(), sums, strict=True))
+            self.rows = {stamp.tobytes(): row for row, stamp in enumerate(found["stamps"])}
+
+    def __call__(self, place: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Pixels and sums of the image at ``place``; None if the cache lacks it, or is damaged there."""
+        row = self.rows.get(self.stamps[place])
+        if row is None:
+            return None
+        pixels = self.file.read(np.array([row]), self.shape)[0]
+        sums = sums_of(pixels)
+        return (pixels, sums) if np.array_equal(sums, self.sums[row]) else None
+
+
 def decoded_rows(
     pictures: Pictures,
     headers: Mapping[int, Header],
     shape: Shape,
     part: Path | None,
     white: int | None = None,
+    known: Known | None = None,
 ) -> tuple[Rows, dict[int, str]]:
-    """Decode images into rows of ``part``, or of memory without space there; also why some cannot be."""
+    """Decode images into rows of ``part``, or of memory without space there; also why some cannot be.
+
+    Those ``known`` are not decoded.
+    """
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     sums: list[np.ndarray] = []
     unreadable: dict[int, str] = {}
 
     def readable() -> Iterator[np.ndarray]:
         with Progress("decoding", count, "images") as progress:
-            images = decoded(pictures, headers, shape, white=white)
+            images = decoded(pictures, headers, shape, white=white, known=known)
             for place, found in zip(headers, images, strict=True):
                 progress.step()
                 if isinstance(found, str):

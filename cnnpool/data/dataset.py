@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -13,6 +13,7 @@ from cnnpool.data.augment import CHANGES, augment, mix
 from cnnpool.data.base import Raw, Source, Split
 from cnnpool.data.draws import seed_of, stratified
 from cnnpool.data.errors import DataError
+from cnnpool.data.image_source import ImageSource
 from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.rows import copies
 
@@ -124,9 +125,13 @@ class Dataset:
         )
 
 
-def assemble(name: str, source: Source, *, seed: int) -> Dataset:
+def assemble(name: str, source: Source, *, seed: int, samples: int | None = None) -> Dataset:
     """Read ``source`` and split it: validation by ``seed`` unless published, then ``limit`` apart."""
-    raw = source.read()
+    if samples is not None and isinstance(source, ImageSource):
+        source = replace(source, val_size=0, limit=None)
+        raw = source.read(samples)
+    else:
+        raw = source.read()
     _check(name, raw)
     labels = raw.train.labels
     val_size = _cut_size(raw, source)

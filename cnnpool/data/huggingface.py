@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
@@ -58,7 +58,7 @@ class HuggingFace(ImageSource):
         return Origin(
             root,
             cache_folder(root) / f"huggingface-{name}",
-            stamp(f"2 {words}", Path(os.sep), files),
+            stamp(f"2 {words}", stamps_of(Path(os.sep), files)),
             partial(_listed, parts, image, label, self.path),
             "test" in parts,
             [f"{self.path} by datasets: {counts}; images in {image}, classes in {label}"],

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, SUFFIXES, UNREAD
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.tables import printable
 
@@ -48,13 +48,15 @@ class ImageFolder(ImageSource):
             for path in listing.get(name, [])
         ]
         counts = {part: sum(map(len, listing.values())) for part, listing in parts.items()}
+        stamps = stamps_of(root, (path for path, _ in items))
         return Origin(
             root,
             cache_folder(root),
-            stamp(f"4 {MADE_BY} {self.max_megapixels}", root, (path for path, _ in items)),
+            stamp(f"4 {MADE_BY} {self.max_megapixels}", stamps),
             partial(Pictures, items, counts, classes),
             "test" in parts,
             notes,
+            stamps,
         )
 
 

@@ -15,9 +15,9 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.cache import Stream, cached, decoded_rows
+from cnnpool.data.cache import STAMP, Earlier, Stream, cached, decoded_rows
 from cnnpool.data.decode import Size, quiet_pillow
-from cnnpool.data.draws import cut
+from cnnpool.data.draws import cut, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
 from cnnpool.data.rows import Rows
@@ -38,6 +38,7 @@ class Origin:
     """A data set before any image is read: its ``root``, the ``folder`` for decoded images, and notes.
 
     ``key`` changes when images, labels or names change; ``has_test`` is false where a test must be cut.
+    ``stamps`` of the images, if known, tell which of them have changed.
     """
 
     root: Path
@@ -46,6 +47,7 @@ class Origin:
     listed: Callable[[], Pictures]
     has_test: bool
     notes: Sequence[str]
+    stamps: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +93,18 @@ class ImageSource(Source):
     def origin(self) -> Origin:
         """Locate the images; a DataError if they are missing."""
 
-    def read(self) -> Raw:
+    def read(self, samples: int | None = None) -> Raw:
+        """All images, or where files are listed by class ``samples`` of the training and of the test images.
+
+        They are those that a stratified choice from all would take, and nothing else is decoded.
+        """
         origin = self.origin()
         channels = "auto" if self.channels is None else self.channels
         path = origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
-        raw = cached(path, origin.key, partial(self._decode, origin), self.stream)
+        if samples is not None and (few := self._few(origin, samples)):
+            origin, raw = few, self._decode(few, None)
+        else:
+            raw = cached(path, origin.key, partial(self._decode, origin, earlier=path), self.stream)
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
             notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
@@ -110,8 +119,36 @@ class ImageSource(Source):
             notes.append(f"not held in memory ({gib:.2g} GiB): each batch is read from {path}")
         return replace(raw, notes=tuple(notes))
 
-    def _decode(self, origin: Origin, part: Path | None) -> Raw:
-        """All readable images, with pixels in ``part``; no test images if they are yet to be cut."""
+    def _few(self, origin: Origin, samples: int) -> Origin | None:
+        """``origin`` with ``samples`` images a part; None where the labels, or the cut, need all images."""
+        pictures = origin.listed()
+        if not isinstance(pictures.items, list) or (self.skip_unreadable and not origin.has_test):
+            return None
+        labels = torch.tensor([label for _, label in pictures.items])
+        if origin.has_test:
+            parts = torch.arange(len(labels)).split(list(pictures.counts.values()))
+            named = dict(zip(pictures.counts, parts, strict=True))
+        else:
+            rest, test = cut(labels, self.test_size, seed=self.split_seed)
+            named = {"train": rest, "test": test}
+        kept = {
+            part: places[stratified(labels[places], seed=0)[:samples]].sort().values.tolist()
+            for part, places in named.items()
+            if part != "val"
+        }
+        items = [pictures.items[place] for places in kept.values() for place in places]
+        counts = {part: len(places) for part, places in kept.items()}
+        chosen = Pictures(items, counts, pictures.classes, used=labels.unique().tolist())
+        note = (
+            f"{len(items):,} of {len(labels):,} images are decoded, those of training for mean and deviation"
+        )
+        return replace(origin, listed=lambda: chosen, has_test=True, notes=[*origin.notes, note], stamps=())
+
+    def _decode(self, origin: Origin, part: Path | None, earlier: Path | None = None) -> Raw:
+        """All readable images, with pixels in ``part``; no test images if they are yet to be cut.
+
+        Those that the cache ``earlier`` holds are taken from it.
+        """
         pictures = origin.listed()
         ends = np.cumsum([0, *pictures.counts.values()]).tolist()
         with quiet_pillow():
@@ -119,9 +156,10 @@ class ImageSource(Source):
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
             shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
             white, whiteness = white_of_all(pictures, headers)
-            rows, others = decoded_rows(pictures, headers, shape, part, white)
+            known = Earlier(earlier, origin.stamps, shape, white) if earlier and origin.stamps else None
+            rows, others = decoded_rows(pictures, headers, shape, part, white, known)
         places = [place for place in headers if place not in others]
-        used = np.unique(pictures.labels[pictures.labels >= 0])
+        used = np.union1d(pictures.labels[pictures.labels >= 0], pictures.used)
         labels = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
         parts = {"test": Split(rows.take(slice(0)), labels[:0])}
         for name, first, end in zip(pictures.counts, ends, ends[1:], strict=False):
@@ -133,7 +171,8 @@ class ImageSource(Source):
         notes += [text for text in (whiteness, _in_two_classes(pictures, origin.root, rows, places)) if text]
         skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
         splits = parts["train"], parts["test"], parts.get("val")
-        return Raw(classes, *splits, tuple(notes), skipped, white=white)
+        stamps = b"".join(origin.stamps[place] for place in places) if origin.stamps else b""
+        return Raw(classes, *splits, tuple(notes), skipped, white=white, stamps=stamps)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to which all images are resized, and the reason."""
@@ -191,9 +230,14 @@ def cache_folder(root: Path) -> Path:
     return Path(base) / "cnnpool" / hashlib.sha256(str(root).encode()).hexdigest()[:16]
 
 
-def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
-    """Digest of ``head`` and of every file's name below ``root``, size, modification time and permissions."""
-    digest = hashlib.sha256(head.encode())
+def stamp(head: str, stamps: Iterable[bytes]) -> str:
+    """Digest of ``head`` and of the stamps of all files."""
+    return hashlib.sha256(head.encode() + b"".join(stamps)).hexdigest()
+
+
+def stamps_of(root: Path, paths: Iterable[str]) -> list[bytes]:
+    """Digest of every file's name below ``root``, size, modification time and permissions."""
+    found = []
     for path in paths:
         name = os.fsencode(path)[len(os.fsencode(root)) :]
         try:
@@ -202,8 +246,9 @@ def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
         except OSError as error:
             # A broken link.
             facts = (-1, error.errno or 0, 0)
-        digest.update(b"%s\0%d\0%d\0%d\0" % (name, *facts))
-    return digest.hexdigest()
+        text = b"%s\0%d\0%d\0%d\0" % (name, *facts)
+        found.append(hashlib.blake2b(text, digest_size=STAMP).digest())
+    return found
 
 
 def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from cnnpool.data.decode import MADE_BY, UNREAD
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
 from cnnpool.data.images import Pictures
 
 COLUMNS = {
@@ -60,13 +60,15 @@ class ImageTable(ImageSource):
         if "test" not in counts and "val" in counts:
             counts["test"] = counts.pop("val")
         listed = [f"{row.part} {row.label}" for row in rows]
+        stamps = stamps_of(root, (path for path, _ in items))
         return Origin(
             root,
             cache_folder(root) / "".join(c if c.isalnum() else "_" for c in self.table),
-            stamp(f"1 {MADE_BY} {self.max_megapixels} {listed}", root, (path for path, _ in items)),
+            stamp(f"1 {MADE_BY} {self.max_megapixels} {listed}", stamps),
             partial(Pictures, items, counts, classes),
             "test" in counts,
             [f"{len(classes)} classes of {len(items):,} images in {table}"],
+            stamps,
         )
 
     def _rows(self, table: Path) -> Iterator[Row]:

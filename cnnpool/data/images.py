@@ -34,6 +34,8 @@ GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 AHEAD = 256  # Most images read in advance
 
 Made = TypeVar("Made")
+Known = Callable[[int], tuple[np.ndarray, np.ndarray] | None]
+"""Pixels and sums of the image at an index, if they are known already."""
 _budget = Budget(3 << 28)  # Bytes of the files decoded at the same time, before they are reduced
 
 
@@ -41,11 +43,20 @@ class Pictures:
     """The images of all parts of a data set, one part after another.
 
     ``items`` is a data set of (image, label), read by several threads at once; ``counts`` has the number of
-    images of train, val and test. A label without a class is named by its number.
+    images of train, val and test. A label without a class is named by its number. Labels ``used``
+    belong to classes of the data set, whether or not an image here has them.
     """
 
-    def __init__(self, items: Any, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
+    def __init__(
+        self,
+        items: Any,
+        counts: Mapping[str, int],
+        classes: Sequence[str] = (),
+        title: str = "",
+        used: Sequence[int] = (),
+    ):
         self.items, self.counts, self.classes, self.title = items, counts, classes, title
+        self.used = np.array(used, np.int64)
         self.labels = np.full(len(items), -1, np.int64)  # -1 for an image that has not been opened yet
 
     def open(self, place: int) -> Picture:
@@ -155,14 +166,20 @@ def decoded(
     shape: Shape,
     workers: int | None = None,
     white: int | None = None,
+    known: Known | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray] | str]:
-    """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order."""
+    """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order.
+
+    Those that ``known`` gives are not decoded.
+    """
 
     def pixels_and_sums(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
         pixels = decode(picture, shape[:2], shape[2], white)
         return pixels, sums_of(pixels)
 
     def work(place: int) -> tuple[np.ndarray, np.ndarray] | str:
+        if known and (found := known(place)):
+            return found
         with _budget.taken(headers[place].nbytes):
             return pictures.attempt(place, pixels_and_sums)
 

@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
 from cnnpool.data.errors import ONE_CLASS
-from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.data.published import FETCH, obtained
 from cnnpool.registry import did_you_mean
@@ -146,7 +146,7 @@ class Torchvision(ImageSource):
         return Origin(
             root,
             folder,
-            stamp(head, root, _files(root, self._set.files)),
+            stamp(head, stamps_of(root, _files(root, self._set.files))),
             lambda: self._listed(parts or self._parts(root)),
             "test" in self._set.parts,
             [f"{self._title} of torchvision, in {root}"],

@@ -73,7 +73,7 @@ def parser() -> Parser:
     add("--where", metavar="WHERE", help="what to swap: pool, conv, head, or a regular expression of names")
     add("--probes", metavar="NAMES", help="measurements, separated by commas; all for every one")
     add("--set", metavar="PROBE.KEY=VALUE", action="append", default=[], help="an option of a measurement")
-    add("--samples", type=int, metavar="N", help="use at most N images in any measurement")
+    add("--samples", type=int, metavar="N", help="use, and decode, at most N test images")
     add("--seed", type=int, default=0, metavar="N", help="seed of random weights (default: 0)")
     add("--device", default="cpu", metavar="NAME", help="where to compute: cpu, cuda, ... (default: cpu)")
     add("--out", metavar="DIR", help="folder of results.json and pictures (default: outputs/probe/MODEL)")

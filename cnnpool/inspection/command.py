@@ -67,7 +67,7 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
     # A run may come from someone else, who also chose its data paths.
     download = args.data is not None if args.download is None else args.download
     settings = dict(map(_setting, args.settings))
-    dataset = read_data(subject, args.data, args.root, download, args.size, settings)
+    dataset = read_data(subject, args.data, args.root, download, args.size, settings, args.samples)
     built = subject.build(dataset)
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=args.samples, size=args.size)

@@ -34,10 +34,11 @@ def read_data(
     download: bool,
     size: int | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
+    samples: int | None = None,
 ) -> Dataset:
     """The requested data set, else the model's own, else digits; of ``size``, else of the weights' size.
 
-    ``settings`` are further ones of the data set.
+    ``settings`` are further ones of the data set, of which ``samples`` images are enough.
     """
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
@@ -52,7 +53,9 @@ def read_data(
         if "size" in known and (size or known["size"].default is None):
             options["size"] = wanted
     try:
-        return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
+        return data.build(
+            **options, samples=samples, seed=subject.trained.seed if subject.trained and same else 0
+        )
     except ValueError as error:
         message = str(error)
         for key, option in OPTIONS.items():

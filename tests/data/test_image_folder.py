@@ -1,5 +1,6 @@
 import logging
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import DataError, ImageFolder, image_source
-from cnnpool.data.draws import cut
+from cnnpool.data import DataError, ImageFolder, image_source, images
+from cnnpool.data.draws import cut, stratified
 from cnnpool.data.image_folder import find_images
 
 RNG = np.random.default_rng(0)
@@ -386,3 +387,65 @@ def test_a_cut_is_complete_disjoint_stratified_and_repeats(sizes, share, seed):
         assert own == 0 if size < 2 else 1 <= own < size and abs(own - share * size) <= 1
     again = cut(labels, share, seed=seed)
     assert torch.equal(again[0], rest) and torch.equal(again[1], second)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of the decoded files."""
+    names, decode = [], images.decode
+
+    def counted(picture, *arguments):
+        names.append(os.path.relpath(picture, Path(picture).parents[1]))
+        return decode(picture, *arguments)
+
+    monkeypatch.setattr(images, "decode", counted)
+    return names
+
+
+def test_only_images_that_have_changed_are_decoded_again(tmp_path, opened):
+    root, fresh = tmp_path / "mine", iter(range(9))
+    for name in ("ant", "bee"):
+        for i in range(5):
+            save(root / name / f"{i}.png", pixels())
+
+    def decoded():
+        """The files decoded by a reading that gives what a new reading of all gives."""
+        opened.clear()
+        found, names = read(root, size=8).sha256, sorted(opened)
+        copy = tmp_path / f"copy{next(fresh)}"
+        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".cnnpool-cache"))
+        assert read(copy, size=8).sha256 == found
+        return names
+
+    assert len(decoded()) == 10
+    (root / "ant" / "0.png").unlink()
+    assert decoded() == []
+    save(root / "ant" / "9.png", pixels())
+    os.utime(root / "ant" / "1.png", (0, 0))
+    (root / "ant" / "2.png").rename(root / "bee" / "7.png")
+    assert decoded() == ["ant/1.png", "ant/9.png", "bee/7.png"]
+    # Pixels that are not those that were written are decoded, and so are those of another size.
+    file = root / ".cnnpool-cache" / "3x8.images"
+    content = bytearray(file.read_bytes())
+    content[3] ^= 1
+    file.write_bytes(content)
+    (root / "bee" / "4.png").unlink()
+    assert decoded() == ["ant/1.png"]
+    opened.clear()
+    read(root, size=4)
+    assert len(opened) == 9
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_few_images_are_those_that_a_choice_from_all_takes(root, opened, published):
+    if not published:
+        for path in root.glob("test/*/*.png"):
+            path.rename(root / "train" / path.parent.name / f"more{path.name}")
+        shutil.rmtree(root / "test")
+    source = ImageFolder(root=str(root), size=8, test_size=0.5)
+    whole, few = source.read(), source.read(2)
+    assert (len(few.train), len(few.test)) == (2, 2) and few.classes == whole.classes and not few.val
+    wanted = stratified(whole.test.labels, seed=0)[:2].sort().values
+    assert torch.equal(few.test.pixels, whole.test.take(wanted).pixels)
+    assert torch.equal(few.test.labels, whole.test.labels[wanted])
+    assert len(opened) == 18 + 4 and "4 of 18 images are decoded" in few.notes[1]
