@@ -95,7 +95,7 @@ def _folder(path: Path) -> Path:
 def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
     """The curves of a run; logs that are damaged are named, and the rest is read."""
     wanted = {metric.split("/", cut)[-1] for metric in metrics for cut in range(metric.count("/") + 1)}
-    logs: list[tuple[tuple[str, ...], Log]] = []
+    logs: list[tuple[int, tuple[str, ...], Log]] = []
     tags: dict[str, None] = {}
     problems = []
     for path in home.logs:
@@ -104,7 +104,8 @@ def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
         except DamagedError as error:
             problems.append(str(error))
             continue
-        logs.append((below := Path(os.path.relpath(_folder(path), home.place)).parts, one))
+        below = Path(os.path.relpath(path if path.is_dir() else path.with_suffix(""), home.place)).parts
+        logs.append((len(Path(os.path.relpath(_folder(path), home.place)).parts), below, one))
         problems.append(one.problem)
         for tag in one.tags:
             tags["/".join([*below[-1:], tag]) if tag in tags else tag] = None
@@ -113,26 +114,29 @@ def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
     return Row(home.place, facts, partial(_curve, home.place, logs), tags, "; ".join(filter(None, problems)))
 
 
-def _curve(place: str, logs: Sequence[tuple[Sequence[str], Log]], name: str) -> Series | None:
+def _curve(place: str, logs: Sequence[tuple[int, tuple[str, ...], Log]], name: str) -> Series | None:
     """The curve ``name`` of the logs that lie highest, which must agree.
 
-    It may be named by folders above it: ``validation/loss`` is ``loss`` in ``validation``.
+    It may be named by folders above it, or by its file: ``validation/loss`` is ``loss`` in ``validation``.
     """
     every = [
-        (len(below), log, curve)
-        for below, log in logs
+        (depth, below, log, curve)
+        for depth, below, log in logs
         for tag, curve in log.curves.items()
-        if "/".join(["", *below, tag]).endswith(f"/{name}") and name.endswith(tag)
+        if any("/".join(["", *own, tag]).endswith(f"/{name}") for own in (below, below[:depth]))
+        and name.endswith(tag)
     ]
-    highest = [one for one in every if one[0] == min(depth for depth, _, _ in every)]
-    for _, other, (_, values) in highest[1:]:
-        _, first, (_, wanted) = highest[0]
+    highest = [one for one in every if one[0] == min(depth for depth, *_ in every)]
+    for _, below, other, (_, values) in highest[1:]:
+        _, above, first, (_, wanted) = highest[0]
         if len(values) != len(wanted) or not all(map(_close, values, wanted)):
+            own, rest = (below, above) if {*below} - {*above} else (above, below)
+            at = max((at for at, part in enumerate(own) if part not in rest), default=0)
             raise ValueError(
                 f"{place} is one run, but {name} differs between {first.path} and {other.path}: name one, as "
-                f"in --metric {other.path.name}/{name}, or say by --runs which paths are runs"
+                f"in --metric {'/'.join([*own[at:], name])}, or say by --runs which paths are runs"
             )
-    return highest[0][2] if highest else None
+    return highest[0][3] if highest else None
 
 
 def _close(x: float, y: float) -> bool:

@@ -82,7 +82,7 @@ def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
     """
     header, lines = table(path, wanted)
     for at, name in enumerate(header):
-        if name.lower().endswith("seed") and len({row[at] for _, row in lines}) > 1:
+        if name.lower().endswith("seed") and len({row[at].strip() for _, row in lines} - {""}) > 1:
             raise ValueError(
                 f"{path}: rows differ in {name}: give a table of runs by its name, not its folder"
             )

@@ -303,6 +303,18 @@ def test_the_writers_of_torch_lightning_and_keras_are_read_alike(tmp_path):
         cnnpool.compare(tmp_path / "keras", "epoch_accuracy", runs=PATTERN)
 
 
+@pytest.mark.parametrize("names", [("metrics", "test"), ("x/metrics", "y/metrics"), ("x/a/m", "y/a/m")])
+def test_logs_of_a_run_that_differ_are_named_as_the_refusal_says(tmp_path, names):
+    def write(folder, x):
+        for name, value in zip(names, (0.3, x), strict=True):
+            rows(folder / f"{name}.csv", "step,acc", f"1,{value}")
+
+    with pytest.raises(ValueError, match=r"differs between .* name one") as caught:
+        cnnpool.compare(each_run(tmp_path, write), "acc", runs=PATTERN)
+    metric = str(caught.value).partition("--metric ")[2].partition(",")[0]
+    assert metric == f"{names[1]}/acc" and means(tmp_path, metric, runs=PATTERN) == WANTED
+
+
 def tensors(folder, points):
     """Tensor events of the scalars plugin, whose metadata stand in the first event alone."""
     writer = EventFileWriter(str(folder), filename_suffix=".v2")
@@ -362,7 +374,13 @@ def test_a_column_that_rises_holds_the_steps_whatever_its_name(tmp_path, name):
         with pytest.raises(ValueError, match=said):
             cnnpool.compare(tmp_path, "acc", runs=PATTERN)
     # Steps within an epoch begin anew, and the clock orders them.
-    rows(tmp_path / "a" / "seed_0" / "log.csv", "time,epoch,step,acc", "1,0,0,0.1", "2,0,9,0.2", "3,1,0,0.5")
+    rows(
+        tmp_path / "a" / "seed_0" / "log.csv",
+        "time,epoch,step,seed,acc",
+        "1,0,0,0,0.1",
+        "2,0,9,,0.2",
+        "3,1,0,,0.5",
+    )
     assert means(tmp_path, "acc", runs=PATTERN) == WANTED
 
 
