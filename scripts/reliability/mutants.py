@@ -13,6 +13,7 @@ object: how many changes, those noticed and those noticed by `make test`; the ch
 """
 
 import hashlib
+import importlib
 import json
 import multiprocessing
 import os
@@ -30,18 +31,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import hydra  # noqa: F401  # These are imported for the forks; the package itself is not.
-import hypothesis  # noqa: F401
-import lightning  # noqa: F401
-import matplotlib.figure  # noqa: F401
-import numba
 import pytest
-import scipy.stats  # noqa: F401
-import torchvision  # noqa: F401
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants.json"
+PRELOADED = ["hydra", "hypothesis", "lightning", "matplotlib.figure", "numba", "scipy.stats", "torchvision"]
 TRACED_S = 7_200
 LONG_AGO_S = 1_000_000_000
 FLAGS = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
@@ -104,8 +99,8 @@ def main(rooms: list[str]) -> None:
         for file in files:
             # Python knows by the time whether its bytecode is that of a file.
             os.utime(clone / file, (LONG_AGO_S, LONG_AGO_S))
-        # Beside the sources those of a change would take the place of all others.
-        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = str(Path(folder, "kernels"))
+        # Compiled kernels: beside the sources those of a change would take the place of all others.
+        os.environ["NUMBA_CACHE_DIR"] = str(Path(folder, "kernels"))
         for kind, end in (("quick", None), ("rest", "slowly or not")):
             suites = Suites(clone, kind, kept, every)
             for one in [one for one in drawn if kept["ends"].get(one.key) == end]:
@@ -225,6 +220,9 @@ def run(
     clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = (), limit_s: int = TRACED_S
 ) -> tuple[str, dict[str, Any]]:
     """The first of ``tests`` to fail, in a process group of its own; who ran lines of ``watched``."""
+    # Imported for all forks, once something is run; the package itself is not.
+    for module in PRELOADED:
+        importlib.import_module(module)
     told, tell = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if not child:
