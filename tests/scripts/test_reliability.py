@@ -108,22 +108,33 @@ def test_nearly_every_change_of_meaning_stands_once_where_the_list_says():
     assert {"fit", "data", "probe", "report", "choose", "pool", "readout"} <= {one.room for one in standing}
 
 
-def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("reach", "order"),
+    [
+        (["t.py"], ["t.py::soon", "t.py::late"]),
+        (["t.py::late"], ["t.py::late"]),
+        ([], ["u.py::x", "t.py::soon", "t.py::late"]),
+    ],
+)
+def test_a_change_of_meaning_is_tried_on_the_tests_that_run_it_and_taken_back(
+    reach, order, tmp_path, monkeypatch
+):
     one = mutants.mutants()[0]
     path, seen = tmp_path / one.file, []
     path.parent.mkdir()
     path.write_text(text := (ROOT / one.file).read_text())
-    monkeypatch.setattr(
-        mutants, "run", lambda clone, kind, tests, limit_s: (seen.append((tests, path.read_text())), {})
-    )
-    assert mutants.tried(tmp_path, "quick", one, [["t.py::a"], [], ["t.py::b"]], {}) == ""
-    assert seen == [([test], text.replace(one.old, one.new)) for test in ("t.py::a", "t.py::b")]
-    assert path.read_text() == text
     took = {"t.py::late": 2.0, "t.py::soon": 1.0, "u.py::x": 0.0}
-    for reach, order in (
-        (["t.py"], ["t.py::soon", "t.py::late"]),
-        (["t.py::late"], ["t.py::late"]),
-        ([], ["u.py::x", "t.py::soon", "t.py::late"]),
-    ):
-        ran = {"took": took, "reach": {f"{one.file}:{min(one.lines)}": reach}}
-        assert mutants.orders(one, [ran]) == [order]
+    ran = {"took": took, "reach": {f"{one.file}:{min(one.lines)}": reach}}
+
+    def run(clone, kind, tests, watched=(), limit_s=0):
+        if not watched:
+            seen.append((tests, path.read_text()))
+        return "", ran
+
+    monkeypatch.setattr(mutants, "run", run)
+    kept = {"before": {one.key: "quick: u.py::x"}, "ends": {}, "ran": {}}
+    assert mutants.noticed(mutants.Suites(tmp_path, "quick", kept, [one]), one) == ""
+    changed = text.replace(one.old, one.new)
+    # That of before, then those of its room and of wiring.
+    assert seen == [(tests, changed) for tests in (["u.py::x"], order, order)]
+    assert path.read_text() == text
