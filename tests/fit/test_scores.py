@@ -11,6 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, recall_score
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool import data
+from cnnpool.data.decode import FORMATS
 from cnnpool.fit.classifier import score
 from cnnpool.fit.scores import by_class, chance_warning, keys
 from cnnpool.report import main as compare
@@ -85,7 +86,7 @@ def test_a_run_on_own_images_reports_its_classes(runs, tmp_path, caplog, capsys)
     assert written["images"] == {
         "classes": ["blue", "green.ish", "red"], "train": [18, 9, 27], "val": [2, 1, 3],
         "test": [20, 10, 30],
-        "skipped": {"train/red/z.png": "not an image of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"}
+        "skipped": {"train/red/z.png": f"not an image of {', '.join(FORMATS)}"}
     }  # fmt: skip
     right, labels = unpacked(results.correct), dataset.test.labels.numpy()
     expected = [right[labels == label].mean() for label in range(3)]
