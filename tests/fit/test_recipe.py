@@ -41,6 +41,12 @@ def test_a_stage_that_makes_no_smaller_map_begins_no_level(model):
     assert len(levels(model, EXAMPLE)) == 3
 
 
+def test_so_many_first_levels_are_frozen_and_the_others_learn(model):
+    for freeze in range(4):
+        learns = [bool(level.parameters) for level in plan(model, Recipe(freeze=freeze), EXAMPLE)]
+        assert learns == [False] * freeze + [True] * (4 - freeze)
+
+
 def test_nothing_left_to_train_is_one_line(model):
     with pytest.raises(ValueError, match=r"fit\.freeze=4 leaves nothing to train: the network has 4 levels"):
         plan(model, Recipe(freeze=4), EXAMPLE)
