@@ -55,7 +55,7 @@ def _draw_once(jobs: Sequence[Job]) -> None:
     for job in jobs:
         # Seeds of one choice have the same parent folder.
         if job.folder.parent in drawn and not any("fit.pictures=" in word for word in job.overrides):
-            job.settings["fit"]["pictures"] = False
+            job.settings.get("fit", {}).update(pictures=False)
         drawn.add(job.folder.parent)
 
 
