@@ -165,22 +165,6 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
     # Its stem is a strided convolution, and it pools three times.
     assert [stage["name"] for stage in results["stages"].values()] == ["Conv2d"] + 3 * ["MaxPool2d"]
-    # A damaged one ends it with what to type, and that is taken.
-    for number in range(40):
-        (tmp_path / "photos" / "cat" / f"damaged{number}.png").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"data\.skip_unreadable=true"):
-        main(["torchvision:squeezenet1_1", *words])
-    main(
-        [
-            "torchvision:squeezenet1_1",
-            *words,
-            "data.skip_unreadable=true",
-            "data.test_size=0.5",
-            "--out",
-            "more",
-        ]
-    )
-    assert re.search(r"[1-9]\d* test images of image_folder", capsys.readouterr().out)
     with pytest.raises(ValueError, match=r"^fit\.lr=1: only settings of the data are taken"):
         main(["torchvision:squeezenet1_1", *words, "fit.lr=1"])
     subject = Subject("net", None, size=24)
