@@ -1,5 +1,6 @@
 """Run the jobs of one command as ``launch`` says, printing a line for each as it ends."""
 
+import json
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
 from cnnpool.launch.run_job import unreported
+from cnnpool.run_folder.identity import identity_settings
 from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
 from cnnpool.schema import GROUPS
@@ -51,12 +53,12 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
 
 def _draw_once(jobs: Sequence[Job]) -> None:
     """Let one seed of each choice draw pictures, unless they are asked for: others' look alike."""
-    drawn = set[Path]()
+    drawn = set[str]()
     for job in jobs:
-        # Seeds of one choice have the same parent folder.
-        if job.folder.parent in drawn and not any("fit.pictures=" in word for word in job.overrides):
+        choice = json.dumps(identity_settings(job.settings) | {"seed": None}, sort_keys=True)
+        if choice in drawn and not any("fit.pictures=" in word for word in job.overrides):
             job.settings.get("fit", {}).update(pictures=False)
-        drawn.add(job.folder.parent)
+        drawn.add(choice)
 
 
 def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -72,6 +74,7 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
         words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
         shown |= {outcome.message} - {""}
         if outcome.accuracy is not None:
+            # Seeds of one choice have the same parent folder.
             own = scores[os.path.dirname(outcome.run)]
             own.append(100 * outcome.accuracy)
             words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)

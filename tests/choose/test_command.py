@@ -113,7 +113,7 @@ def test_without_a_winner_the_command_says_what_is_missing_and_what_to_type(stud
     monkeypatch.setattr("cnnpool.choose.drive.fits", lambda study, number: len(runs.ran) < 8)
     status, out, _ = studied(runs, "choose.pools=max,avg", "choose.budget=30min")
     assert status == 0 and "No candidate is shown to be the best. If you must choose: " in out
-    assert "Raise choose.budget" in out
+    assert "rounds in all, if means and spread do not change. Raise choose.budget" in out
     (line,) = (line for line in out.splitlines() if line.startswith("next: "))
     assert "choose data=digits choose.out=study choose.pools=max,avg choose.budget=31min" in line
 

@@ -165,6 +165,24 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     assert re.search(r"weights +random, seed 0: the numbers describe the untrained architecture", said)
     # Its stem is a strided convolution, and it pools three times.
     assert [stage["name"] for stage in results["stages"].values()] == ["Conv2d"] + 3 * ["MaxPool2d"]
+    # A damaged one ends it with what to type, and that is taken; --samples 2 need not meet it.
+    damaged = tmp_path / "photos" / "cat" / "damaged.png"
+    damaged.write_bytes(b"x")
+    words += ["--samples", "9"]
+    with pytest.raises(ValueError, match=r"data\.skip_unreadable=true"):
+        main(["torchvision:squeezenet1_1", *words])
+    main(
+        [
+            "torchvision:squeezenet1_1",
+            *words,
+            "data.skip_unreadable=true",
+            "data.test_size=0.5",
+            "--out",
+            "more",
+        ]
+    )
+    assert "4 test images of image_folder" in capsys.readouterr().out
+    damaged.unlink()
     with pytest.raises(ValueError, match=r"^fit\.lr=1: only settings of the data are taken"):
         main(["torchvision:squeezenet1_1", *words, "fit.lr=1"])
     subject = Subject("net", None, size=24)

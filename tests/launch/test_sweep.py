@@ -240,6 +240,12 @@ def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(
 
     assert drawn("pool=max,avg", "seed=3,4", "fit.lr=0.1") == [True, False, True, False]
     assert drawn("seed=3,4", "pool=max,avg") == [True, True, False, False]
+    assert drawn("pool=max,avg", "seed=3,4", "hydra.sweep.subdir=${hydra.job.num}") == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert drawn("seed=3,4", "fit.pictures=true") == [True, True]
     assert drawn("seed=3,4", "fit.pictures=false") == [False, False]
 

@@ -257,7 +257,8 @@ def test_a_finished_run_is_trained_anew_where_asked(command, in_a_folder, capfd)
     (in_a_folder / "run" / "notes.txt").write_text("mine")
     before = Path("run/metrics.jsonl").read_text().count("\n")
     assert command("train", *words, "hydra.run.dir=run", "fit.epochs=3") == 2
-    assert "train anew by overwrite=true" in capfd.readouterr().err
+    said = "so that more are another run (not with fit.schedule=constant fit.warmup=0): train anew by "
+    assert f"{said}overwrite=true" in capfd.readouterr().err
     assert command("train", *words, "hydra.run.dir=run", "overwrite=true", "fit.lr=0.5", "fit.epochs=2") == 0
     assert results_of(in_a_folder / "run")["fit"]["lr"] == 0.5
     assert Path("run/metrics.jsonl").read_text().count("\n") == before
