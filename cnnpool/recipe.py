@@ -191,6 +191,11 @@ class TensorBoard:
     def __post_init__(self) -> None:
         check_fields(self, "log")
 
+    @property
+    def called(self) -> str:
+        """The name by which ``log`` chooses it."""
+        return type(self).__name__.lower()
+
     def refuse_missing(self) -> None:
         """Raise a ValueError if the log cannot be written, before training starts."""
         name = self.package
@@ -264,6 +269,10 @@ class Installed(TensorBoard):
 
     def __post_init__(self) -> None:
         """Its options were checked by the signature of what makes it."""
+
+    @property
+    def called(self) -> str:
+        return self.name
 
 
 LOGGERS: dict[str, type[TensorBoard]] = {

@@ -63,7 +63,7 @@ def train(
     # Imported late, so that missing data is reported without waiting for Lightning.
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
-    from cnnpool.fit.loggers import logging_to
+    from cnnpool.fit.loggers import bring_up, logging_to
     from cnnpool.fit.record import Record
     from cnnpool.fit.results import conclude, measuring, test
     from cnnpool.fit.run_state import resume
@@ -75,15 +75,14 @@ def train(
         save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     quieten()
     logs, given = ((), ()) if rank() else (chosen, own.loggers)
-    with logging_to(logs, run, given) as others, Signals() as signals, group_left():
+    with logging_to(logs, out, run, given) as others, Signals() as signals, group_left():
         kept = start.metrics["metrics_bytes"] if start else 0
         tags = [tag for one in chosen if isinstance(one, Wandb) for tag in one.tags]
         record = None if rank() else Record(out, kept, run.quantities, tags)
         loggers = [record, *others] if record else []
         saving = Checkpoints(out, run.run_id, record, signals)
         if record:
-            for other in others:
-                other.replay(record.records)
+            bring_up(others, record.records, out)
         more = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
         trainer = build_trainer(recipe, run.flags, [*more, *measuring(run), saving], loggers)
         ended = start and not longer and start.header["steps"] >= start.header["total_steps"]

@@ -1,12 +1,11 @@
 """A run's numbers and pictures in Lightning's loggers for services and tables, beside the run's record."""
 
-import json
 import logging
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,23 @@ from matplotlib.figure import Figure
 from cnnpool.fit.run_state import Run
 from cnnpool.lightning.probe_callback import log_figure
 from cnnpool.recipe import Csv, Installed, MLflow, TensorBoard, Wandb
-from cnnpool.run_folder import layout
-from cnnpool.system.atomic import write_json
+from cnnpool.run_folder import metrics
+from cnnpool.run_folder.results import Results
 
 log = logging.getLogger(__name__)
 
 
 class Guarded(Logger):
-    """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it."""
+    """Wraps one of Lightning's loggers; after an error in it, logs a warning and continues without it.
 
-    def __init__(self, name: str, logger: Logger):
+    ``key`` is the run's name in that log, None for a script's own logger, which gets no earlier records;
+    ``lacks``, whether it has none of them.
+    """
+
+    def __init__(self, name: str, logger: Logger, key: str | None = None, lacks: bool = False):
         self.called = name
         self.logger: Logger | None = logger
+        self.key, self.lacks = key, lacks
 
     @property
     def name(self) -> str:
@@ -52,13 +56,6 @@ class Guarded(Logger):
     @rank_zero_only
     def log_hyperparams(self, params: Any, *rest: Any, **more: Any) -> None:
         self._try(lambda logger: logger.log_hyperparams(dict(params)))
-
-    def replay(self, records: Iterable[Mapping[str, float]]) -> None:
-        """Log again the earlier records of a resumed run, if the logger has lost them."""
-        if isinstance(self.logger, CSVLogger):
-            for record in records:
-                values = {tag: value for tag, value in record.items() if tag != "step"}
-                self.log_metrics(values, int(record["step"]))
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
         self._try(lambda logger: log_figure(logger, tag, figure, step or 0))
@@ -84,7 +81,7 @@ class Guarded(Logger):
 
 @contextmanager
 def logging_to(
-    chosen: Iterable[TensorBoard], run: Run, given: Iterable[Logger] = ()
+    chosen: Iterable[TensorBoard], out: Path, run: Run | Results, given: Iterable[Logger] = ()
 ) -> Iterator[list[Guarded]]:
     """The loggers beside TensorBoard among ``chosen``; they resume if ``run`` does. All are closed.
 
@@ -94,7 +91,7 @@ def logging_to(
     status = "failed"
     try:
         for one in chosen:
-            loggers += _opened(one, run)
+            loggers += _opened(one, out, run)
         loggers += [Guarded(type(one).__name__, one) for one in given]
         for logger in loggers:
             logger.log_hyperparams({"run": run.run, **(run.asked or {"stages": run.stages})})
@@ -105,30 +102,60 @@ def logging_to(
             logger.close(status)
 
 
-def _opened(chosen: TensorBoard, run: Run) -> list[Guarded]:
+def bring_up(loggers: Iterable[Guarded], records: Iterable[Mapping[str, float]], out: Path) -> None:
+    """Log the earlier ``records`` of the run in ``out`` to those that lack them, and note who has them."""
+    done = {}
+    for logger in loggers:
+        for record in records if logger.lacks else ():
+            values = {tag: value for tag, value in record.items() if tag != "step"}
+            logger.log_metrics(values, int(record["step"]))
+        if logger.logger and logger.key is not None:
+            done[logger.called] = logger.key
+    metrics.note_logged(out, done)
+
+
+def catch_up(chosen: Iterable[TensorBoard], out: Path, results: Results) -> None:
+    """Give the history of the finished run in ``out`` to logs that do not have it; a ValueError if they fail.
+
+    Pictures are not kept outside TensorBoard's event file, so these logs do not get them.
+    """
+    found = metrics.read(out)
+    if found.problem:
+        log.warning("%s", found.problem)
+    with logging_to(chosen, out, results) as loggers:
+        bring_up(loggers, found.records, out)
+        for one in loggers:
+            if one.logger:
+                log.info(
+                    "log=%s has the history of this run now (%s records)", one.called, len(found.records)
+                )
+
+
+def _opened(chosen: TensorBoard, out: Path, run: Run | Results) -> list[Guarded]:
+    name, known = chosen.called, metrics.logged(out).get(chosen.called)
     try:
         match chosen:
             case Csv():
-                # Rewritten through ``replay``: Lightning's logger does not append.
-                shutil.rmtree(run.out / "csv", ignore_errors=True)
-                return [Guarded("csv", CSVLogger(run.out, name="csv", version=""))]
+                # Rewritten whole: Lightning's logger does not append.
+                shutil.rmtree(out / "csv", ignore_errors=True)
+                return [Guarded(name, CSVLogger(out, name="csv", version=""), "", lacks=True)]
             case Wandb():
-                return [Guarded("wandb", _wandb(run, chosen))]
+                key = known or secrets.token_hex(4)
+                return [Guarded(name, _wandb(chosen, out, run, key), key, lacks=known is None)]
             case MLflow():
-                return [Guarded("mlflow", _mlflow(run, chosen))]
-            case Installed(name=name, make=make):
-                return [Guarded(name, make(run.out))]
+                logger = _mlflow(chosen, run, known)
+                return [Guarded(name, logger, str(logger.run_id), lacks=known is None)]
+            case Installed(make=make):
+                return [Guarded(name, make(out), "", lacks=known is None)]
     except Exception as error:
-        name = getattr(chosen, "name", type(chosen).__name__.lower())
         raise ValueError(f"log={name} cannot be opened: {str(error).partition(chr(10))[0]}") from error
     return []
 
 
-def _wandb(run: Run, chosen: Wandb) -> WandbLogger:
-    key = _remembered(run.out, "wandb") or secrets.token_hex(4)
+def _wandb(chosen: Wandb, out: Path, run: Run | Results, key: str) -> WandbLogger:
     logger = WandbLogger(
         run.run,
-        str(run.out),
+        str(out),
         id=key,
         resume="allow",
         project=chosen.project,
@@ -141,18 +168,15 @@ def _wandb(run: Run, chosen: Wandb) -> WandbLogger:
     )
     # The server is first contacted here.
     _ = logger.experiment
-    _remember(run.out, "wandb", key)
     return logger
 
 
-def _mlflow(run: Run, chosen: MLflow) -> MLFlowLogger:
-    address, known = os.environ["MLFLOW_TRACKING_URI"], _remembered(run.out, "mlflow")
+def _mlflow(chosen: MLflow, run: Run | Results, known: str | None) -> MLFlowLogger:
+    address = os.environ["MLFLOW_TRACKING_URI"]
     tags = dict.fromkeys(chosen.tags, "true")
     if chosen.notes:
         tags["mlflow.note.content"] = chosen.notes
-    logger = MLFlowLogger(chosen.experiment, run.run, tracking_uri=address, tags=tags, run_id=known)
-    _remember(run.out, "mlflow", str(logger.run_id))
-    return logger
+    return MLFlowLogger(chosen.experiment, run.run, tracking_uri=address, tags=tags, run_id=known)
 
 
 def _close(logger: Logger, status: str) -> None:
@@ -160,15 +184,3 @@ def _close(logger: Logger, status: str) -> None:
     if isinstance(logger, WandbLogger):
         # Otherwise the next run of this process would continue this one.
         logger.experiment.finish(exit_code=0 if status == "success" else 1)
-
-
-def _remembered(out: Path, name: str) -> str | None:
-    with suppress(OSError, ValueError, AttributeError):
-        found = json.loads((out / layout.LOGGED).read_text()).get(name)
-        return found if isinstance(found, str) else None
-    return None
-
-
-def _remember(out: Path, name: str, key: str) -> None:
-    known = {other: found for other in ("wandb", "mlflow") if (found := _remembered(out, other))}
-    write_json(out / layout.LOGGED, known | {name: key})

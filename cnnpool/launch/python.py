@@ -24,7 +24,7 @@ from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
-from cnnpool.launch.run_job import finished
+from cnnpool.launch.run_job import catch_up, finished, late_logs
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
@@ -66,9 +66,10 @@ def train(
         loggers: of Lightning, beside the run's own record; the training closes them.
         classifier: a subclass of ``cnnpool.fit.Classifier``, recorded by its name.
 
-    A stopped run resumes; the results of a finished run are read. Threads, deterministic
-    mode, the CPU's random generators, signal handlers and logging are restored afterwards. For each further
-    device Lightning starts the script again; such a process trains with the first and ends here.
+    A stopped run resumes; the results of a finished run are read, and ``log=`` chosen later gets its history.
+    Threads, deterministic mode, the CPU's random generators, signal handlers and logging are restored
+    afterwards. For each further device Lightning starts the script again; such a process trains with the
+    first and ends here.
 
     Raises:
         ValueError: for an invalid argument, in one line.
@@ -85,9 +86,12 @@ def train(
     if job.settings["trainer"]["fast_dev_run"]:
         raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
     recipe = Recipe(**job.settings["fit"])
-    if (found := finished(job)) is not None:
-        return found
     assists = rank() > 0
+    if (found := finished(job)) is not None:
+        if not assists and late_logs(job):
+            with held(job.folder):
+                catch_up(job, found)
+        return found
     with _as_found(), nullcontext() if assists else held(job.folder):
         if not assists:
             if job.settings["overwrite"]:

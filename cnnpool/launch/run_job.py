@@ -15,8 +15,8 @@ from typing import Any
 
 from cnnpool.launch.check import loggers_of
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.recipe import Recipe
-from cnnpool.run_folder import layout, results, status
+from cnnpool.recipe import Recipe, TensorBoard
+from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.identity import differences, identity_settings, is_longer
@@ -81,13 +81,31 @@ def _try_out(job: Job) -> Outcome:
 
 
 def outcome_if_done(job: Job) -> Outcome | None:
-    """The outcome of a job that need not start: done earlier, or refused."""
+    """The outcome of a job that need not start: done earlier, with all logs that are chosen, or refused."""
     try:
         refuse_foreign(job.folder)
         found = finished(job)
     except OccupiedError as error:
         return _outcome(job, "refused", str(error), 2)
-    return None if found is None else _done(job, found.accuracy)
+    return None if found is None or late_logs(job) else _done(job, found.accuracy)
+
+
+def late_logs(job: Job) -> list[TensorBoard]:
+    """The chosen logs, beside TensorBoard, that do not have the history of the job's run."""
+    known = {"tensorboard", *metrics.logged(job.folder)}
+    return [one for one in loggers_of(job.settings) if one.called not in known]
+
+
+def catch_up(job: Job, found: Results) -> None:
+    """Give the history of a finished run to logs that were chosen later; an OccupiedError if they fail."""
+    if chosen := late_logs(job):
+        with Progress("loading Lightning"), importing():
+            from cnnpool.fit import loggers
+        try:
+            loggers.catch_up(chosen, job.folder, found)
+        except ValueError as error:
+            # The run itself is as it was.
+            raise OccupiedError(str(error)) from None
 
 
 def finished(job: Job) -> Results | None:
@@ -234,6 +252,8 @@ def _run(job: Job) -> Outcome:
             name = layout.begin(job.folder)
             status.write(job.folder, "running")
             found = _train(job)
+        elif found:
+            catch_up(job, found)
         status.write(job.folder, "done")
         return replace(_done(job, found.accuracy if found else None), trained=trained)
     except OccupiedError:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: all scalars of a run, appended line by line while it trains."""
+"""metrics.jsonl: all scalars of a run, appended line by line while it trains; which other logs have them."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
-from cnnpool.run_folder.layout import METRICS, temp_prefix
+from cnnpool.run_folder.layout import LOGGED, METRICS, temp_prefix
 from cnnpool.run_folder.reading import read_bytes
-from cnnpool.system.atomic import write_bytes
+from cnnpool.system.atomic import write_bytes, write_json
 
 LARGEST = 1e308
 Record = dict[str, Any]  # ``step`` and ``epoch``, integers, and a finite number for each tag
@@ -72,6 +72,22 @@ def read(folder: Path) -> Metrics:
     except OSError:
         return _read(path)
     return _read(path, now.st_mtime_ns, now.st_size, now.st_ino)
+
+
+def logged(folder: Path) -> dict[str, str]:
+    """The logs beside metrics.jsonl that have the run's history, by name, with the run's own name there."""
+    try:
+        found = _json((folder / LOGGED).read_bytes())
+    except OSError:
+        found = None
+    named = found if isinstance(found, dict) else {}
+    return {name: key for name, key in named.items() if isinstance(key, str)}
+
+
+def note_logged(folder: Path, known: Mapping[str, str]) -> None:
+    """Note that the logs ``known``, named as by :func:`logged`, have the run's history."""
+    if known.items() - logged(folder).items():
+        write_json(folder / LOGGED, logged(folder) | known, prefix=temp_prefix(folder))
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,6 @@
 """A finished run is known again by its settings and by what its images are, wherever they lie."""
 
+import csv
 import errno
 import json
 import shutil
@@ -14,6 +15,7 @@ from PIL import Image
 from cnnpool.data import DATASETS, Digits, ImageFolder
 from cnnpool.data.published import Published
 from cnnpool.launch import run_job
+from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.checkpoint import load
 
@@ -115,3 +117,41 @@ def test_more_epochs_at_a_constant_rate_go_on_to_the_bits_of_a_longer_run(call, 
     assert "is finished already" in trained("parts", 3)[0]
     status, _, err = call("train", *words, "hydra.run.dir=parts", "fit.epochs=2")
     assert status == 2 and "fit.epochs: 3 -> 2" in err
+
+
+def test_a_log_that_is_chosen_later_gets_the_history_once(call, in_a_folder, monkeypatch):
+    words = ["train", *call.quick, "fit.max_steps=2", FOLDER]
+    assert call(*words)[0] == 0
+    here = in_a_folder / "here"
+    kept = {path: path.read_bytes() for path in (here / "results.json", here / "metrics.jsonl")}
+    monkeypatch.setattr("cnnpool.training.train", None)
+    monkeypatch.setattr("cnnpool.data.build", None)
+    status, out, err = call(*words, "log=csv")
+    said = [json.loads(line) for line in (here / "metrics.jsonl").read_text().splitlines()]
+    assert (status, err) == (0, "") and out.count("\n") == 5
+    assert f"log=csv has the history of this run now ({len(said)} records)\n" in out
+    with (here / "csv" / "metrics.csv").open(newline="") as file:
+        rows = [{tag: float(value) for tag, value in row.items() if value} for row in csv.DictReader(file)]
+    assert {row["step"]: row for row in rows}[said[-1]["step"]]["test/accuracy"] == said[-1]["test/accuracy"]
+    assert {tag for row in rows for tag in row} == {tag for record in said for tag in record}
+    before = (here / "csv" / "metrics.csv").stat()
+    assert "log=csv" not in call(*words, "log=[tensorboard,csv]")[1]
+    assert (here / "csv" / "metrics.csv").stat() == before
+    assert kept == {path: path.read_bytes() for path in kept}
+
+
+def test_a_log_that_cannot_be_opened_leaves_the_finished_run_alone(call, in_a_folder, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no route to host")
+
+    words = ["train", *call.quick, "fit.max_steps=1", FOLDER]
+    assert call(*words)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("cnnpool.fit.loggers.CSVLogger", refuse)
+        status, _, err = call(*words, "log=csv")
+    assert (status, err) == (2, "error: log=csv cannot be opened: no route to host\n")
+    assert json.loads((in_a_folder / "here" / "status.json").read_text())["state"] == "done"
+    assert not (in_a_folder / "here" / "logged.json").exists()
+    # Launchers start no job that is done, and this one is not.
+    plain, late = (jobs_of(Request([*words[1:], *more]))[0] for more in ((), ("log=csv",)))
+    assert run_job.outcome_if_done(plain).state == "done" and run_job.outcome_if_done(late) is None

@@ -244,7 +244,7 @@ def test_several_logs_get_a_run_and_each_takes_its_own_options(command, monkeypa
     noted = {"pools": "true", "digits": "true", "mlflow.note.content": "a first try"}
     assert second.options["tags"] == noted
     assert "train/loss" in first.tags & second.tags and Path("run/csv/metrics.csv").is_file()
-    assert json.loads(Path("run/logged.json").read_text()).keys() == {"wandb", "mlflow"}
+    assert json.loads(Path("run/logged.json").read_text()).keys() == {"wandb", "mlflow", "csv"}
     plugin = EventAccumulator("run").Reload().PluginTagToContent("hparams")
     row = HParamsPluginData.FromString(plugin["_hparams_/session_start_info"]).session_start_info.hparams
     assert row["tags"].string_value == "pools, digits" and row["fit.lr"].number_value > 0
