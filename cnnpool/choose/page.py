@@ -194,8 +194,8 @@ def _values(study: Study, view: View) -> tuple[Figure, str] | None:
         if values := [metric.shown(metric.sense * value) for value in own.tolist()]:
             name, out = f"{label} (n={len(values)})", place not in view.active
             rows.append(Forest(name, values, looks[label], hollow=out))
-    caption = f"{metric.title}: a dot per seed, the mean and its 95 % t interval over seeds; hollow if out."
-    return dots(rows, metric.header), caption
+    caption = f"The {metric.title} of each candidate: a dot per seed, the mean and its 95 % t interval"
+    return dots(rows, metric.header), f"{caption} over seeds; hollow if out."
 
 
 def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str, str]:
@@ -207,7 +207,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         "choose.jinja",
         title=f"Downsampling{where}, by {study.metric.title}",
         **{"study": study, "view": view, "rounds": rounds, "first_round": FIRST_ROUND},
-        groups=[("values", "Values", plots)] if plots else [],
+        groups=[("runs", "Every run", plots)] if plots else [],
         verdict=verdict(study, ending),
         baseline=study.arms[baseline(study)].label,
         next=shlex.join(next_command(study, ending)),

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.foreign import logged
@@ -22,6 +22,7 @@ BITS = tuple(f"environment.{name}" for name in ("device", "kernels", "threads", 
 # Settings of the measurements.
 MEASURED = ("probe.", "invariance.")
 CODE = ("environment.cnnpool", "environment.commit")
+Values = TypeVar("Values")
 ALIASES = {
     "data": ("data_sha256",),
     "data.name": ("data_sha256",),
@@ -128,11 +129,13 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     keys = {*first.settings, *second.settings}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
     values = {key: list(dict.fromkeys(as_text(run.setting(key)) for run in (first, second))) for key in own}
-    values = {key: two for key, two in values.items() if len(two) > 1}
+    values = _shortest({key: two for key, two in values.items() if len(two) > 1})
     if not values:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
-    remedy = f": keep one by --where {shlex.quote(f'{key}={two[1]}')}, or tell them apart by --by pool,{key}"
+    short = key.removesuffix(".name")
+    keys = ",".join(dict.fromkeys(("pool", short)))
+    remedy = f": keep one by --where {shlex.quote(f'{short}={two[1]}')}, or tell them apart by --by {keys}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 
@@ -271,7 +274,7 @@ def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -
     return values
 
 
-def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, list[Run]]]:
+def _shortest(refused: dict[str, Values]) -> dict[str, Values]:
     """Keep only the name of a choice where it explains differences in its options and hash."""
     for chosen in (*NAMED, "stages"):
         if f"{chosen}.name" in refused:

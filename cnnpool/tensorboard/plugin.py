@@ -111,7 +111,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         offered: Offer = self._offers(Task((now.results, wanted.folder), lambda: offer(done)))
         groups = self._groups(now, wanted) if comparison else []
         if not comparison and not refusal and any(job.epoch for job in every.listed):
-            groups = [group for group in self._groups(now, wanted) if group[2][0].name == LEARNING]
+            groups = [("values", "Learning", [self._plot(now, wanted, LEARNING)])]
         body = Task((now.version, wanted), lambda: self._body(found, wanted, groups))
         return {
             "title": document.title(comparison) if comparison else "Downsampling",
@@ -154,11 +154,12 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return found
 
     def _groups(self, now: Snapshot, wanted: Query) -> list[tuple[str, str, list[Plot]]]:
-        def src(name: str) -> str:
-            # Another address if the runs behind the figure are others.
-            return wanted.url("figure", ("name", name), ("v", str(self._version(now, name))))
+        return [(name, title, [self._plot(now, wanted, one) for one in own]) for name, title, own in GROUPS]
 
-        return [(name, title, [Plot(one, src=src(one)) for one in own]) for name, title, own in GROUPS]
+    def _plot(self, now: Snapshot, wanted: Query, name: str) -> Plot:
+        """A figure's address: another one if the runs behind it are others."""
+        version = str(self._version(now, name))
+        return Plot(name, src=wanted.url("figure", ("name", name), ("v", version)))
 
     def _version(self, now: Snapshot, name: str) -> int:
         """Unfinished runs appear only in the learning curves."""

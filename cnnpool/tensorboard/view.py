@@ -185,7 +185,8 @@ def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
     """The keys that form a choice, even if the first finished runs all belong to one choice."""
     among = varying(done) if done else ["pool"]
     names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in CHOICES}
-    return [key for key in CHOICES if key in among or len(names[key]) > 1]
+    chosen = [key for key in CHOICES if key in among or len(names[key]) > 1]
+    return list(dict.fromkeys([*chosen, *among]))
 
 
 def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:

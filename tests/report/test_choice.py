@@ -56,6 +56,14 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
 
 
+def test_two_runs_of_different_operators_are_told_apart_by_the_operator_not_by_its_options(shelf):
+    shelf.put("a", pool={"name": "avg", "count_include_pad": True})
+    shelf.put("b", pool={"name": "max", "ties": "first"})
+    said = r"they differ in pool.name \(pool.name: avg or max\): keep one by --where pool=max, .* --by pool$"
+    with pytest.raises(ValueError, match=said):
+        labels(shelf, "fit.lr")
+
+
 def test_a_sweep_over_a_setting_of_the_training_is_grouped_by_it(shelf):
     for rate in (0.01, 0.1):
         for seed in (0, 1):

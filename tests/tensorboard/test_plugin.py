@@ -168,6 +168,13 @@ def test_two_runs_of_one_choice_are_told_apart_by_anything_in_which_they_differ(
     assert tab.page(where=f"{key}=5").choices == ["max"]
 
 
+def test_a_sweep_over_a_setting_of_the_training_is_grouped_by_it_as_compare_groups_it(shelf, tab):
+    for rate in (0.01, 0.1):
+        for seed in (0, 1):
+            shelf.put(f"{rate}/{seed}", seed=seed, fit={"epochs": 5, "optimizer": "adamw", "lr": rate})
+    assert tab.page().choices == ["fit.lr=0.01", "fit.lr=0.1"]
+
+
 def test_what_cannot_be_is_said_in_the_words_of_the_page_and_breaks_nothing(shelf, tab):
     shelf.sweep(max=[0.9], avg=[0.8])
     wrong = {"metric": "no.such", "baseline": "nobody", "by": "no_key", "where": "pool=no", "folder": "etc"}

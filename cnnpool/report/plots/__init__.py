@@ -24,8 +24,7 @@ PAINTERS: dict[str, Painter] = {
 }
 LEARNING = "learning"
 GROUPS = (
-    ("values", "Values and differences", ("differences", "accuracy")),
-    ("curves", "Learning", (LEARNING,)),
+    ("values", "Values and learning", ("differences", "accuracy", LEARNING)),
     ("stages", "Gradient and shift", ("routing", "gradient", "shift")),
     ("tradeoffs", "Trade-offs", ("pareto", "headlines")),
 )

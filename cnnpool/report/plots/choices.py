@@ -38,7 +38,7 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
         )
         for row, _ in rows
     ]
-    caption = f"{metric.title} per choice: a dot per {word}, the mean and its 95 % interval."
+    caption = f"The {metric.title} of each choice: a dot per {word}, the mean and its 95 % interval."
     return dots(forest, metric.header, limits=limits), caption + of_all(comparison)
 
 

@@ -150,9 +150,9 @@ def routing(comparison: Comparison) -> tuple[Figure, str] | None:
     stages = every[:STAGES]
     if not stages:
         return None
-    wide = 9.0 / len(stages)
+    wide = 6.2 / len(stages)
     high = wide * images.shape[1] / (images.shape[2] * len(images) * (1 + GAP)) + 0.12
-    figure = Figure(figsize=(9 + 1.5, high * (1 + len(found)) + 1.1), layout="constrained")
+    figure = Figure(figsize=(7.5, high * (1 + len(found)) + 1.1), layout="constrained")
     table = figure.subplots(1 + len(found), len(stages), squeeze=False)
     for column, stage in enumerate(stages):
         _strip(table[0, column], images)
