@@ -37,6 +37,8 @@ class Recipe:
             and at most 1 (Howard 2018, arXiv:1801.06146, by resolutions in place of layers).
         freeze: number of resolutions, from the image's on, whose layers are not trained, >= 0.
         freeze_norm: do not train batch normalisation, and keep its statistics.
+        recalibrate: before the first step measure the statistics of batch normalisation anew, on the training
+            images: those of published weights are of other images, and of the network before a swap.
         accumulate: micro-batches into which each batch is split to save memory, >= 1; it divides the batch.
             The gradient is that of the whole batch, but batch normalisation sees micro-batches.
         precision: 32-true, bf16-mixed or 16-mixed (autocast; the latter for GPUs without bf16), or auto:
@@ -70,6 +72,7 @@ class Recipe:
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     freeze: CountOrZero = 0
     freeze_norm: bool = False
+    recalibrate: bool = False
     accumulate: Count = 1
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     devices: Devices = 1

@@ -147,6 +147,12 @@ class Classifier(LightningModule):
         return self
 
     def on_train_start(self) -> None:
+        if self.recipe.recalibrate and not self.steps:
+            # Imported late: few trainings need it.
+            from cnnpool.surgery.statistics import recalibrate
+
+            batches: Any = self.trainer.train_dataloader
+            recalibrate(self.model, batches)
         # No Trainer calls ``train``, which keeps frozen statistics frozen.
         self.train()
         if any(config.reduce_on_plateau for config in self.trainer.lr_scheduler_configs):

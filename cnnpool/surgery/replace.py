@@ -20,6 +20,7 @@ from cnnpool.readout import READOUTS, Readout
 from cnnpool.surgery.behind import After, Spot, spots
 from cnnpool.surgery.costs import Cost, cost, costlier
 from cnnpool.surgery.fitting import Entry, InPlaceOf, Order, at_stride_1, fitting, new_downsampling, new_head
+from cnnpool.surgery.statistics import recalibrate as measure_statistics
 from cnnpool.surgery.trace import (
     FunctionalPooling,
     Target,
@@ -61,6 +62,7 @@ def swap(
     after: After = "convolution",
     min_channels: int = 0,
     skip_stem: bool = False,
+    recalibrate: Tensor | None = None,
     **options: Any,
 ) -> list[Change]:
     """Replace the downsampling of ``model`` by the operator ``name``, or its head by the readout ``name``.
@@ -102,6 +104,8 @@ def swap(
         after: what the operator then follows, convolution or activation.
         min_channels: skip modules that see maps of fewer channels; 16 skips most stems.
         skip_stem: skip the first module that downsamples.
+        recalibrate: normalised training images (N, C, H, W), on which the statistics of batch normalisation
+            are then measured anew, since the maps are others; 64 images count as a batch.
         options: of the operator or readout.
 
     Returns:
@@ -125,10 +129,13 @@ def swap(
         >>> model(torch.rand(1, 3, 32, 32)).shape
         torch.Size([1, 8, 7, 7])
     """
-    return exchange(
+    changes = exchange(
         model, name, options, example=example, where=where, order=order, after=after,
         min_channels=min_channels, skip_stem=skip_stem,
     )  # fmt: skip
+    if recalibrate is not None:
+        measure_statistics(model, recalibrate.split(64))
+    return changes
 
 
 def _check_place(order: Order, after: After) -> None:

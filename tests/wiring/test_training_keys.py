@@ -117,6 +117,19 @@ def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
     assert not any(one.training for one in classifier.train().modules() if "Norm" in type(one).__name__)
 
 
+@proves("fit.recalibrate")
+def test_statistics_measured_anew_are_those_of_the_training_images_before_the_first_step(run):
+    # Frozen afterwards, so that the end shows the beginning.
+    found = last(run("fit.lr=0.01", "fit.recalibrate=true", "fit.freeze_norm=true"))
+    convolution = cnnpool.classifier(*STILL).model.features[0][0].double()
+    with torch.no_grad():
+        batches = cnnpool.datamodule("digits", seed=0).train_dataloader()
+        maps = [convolution(images.double()).transpose(0, 1).flatten(1) for images, _ in batches]
+    for name, of_batches in (("mean", [m.mean(1) for m in maps]), ("var", [m.var(1) for m in maps])):
+        wanted = torch.stack(of_batches).mean(0).float()
+        assert torch.allclose(found[f"model.features.0.1.running_{name}"], wanted, rtol=1e-3, atol=1e-5)
+
+
 @proves("fit.freeze")
 def test_frozen_levels_keep_their_weights_and_statistics(run):
     folder = run("fit.lr=0.01", "fit.freeze=1")

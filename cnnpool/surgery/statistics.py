@@ -1,0 +1,32 @@
+"""Statistics of batch normalisation, measured anew: after a swap its maps are others."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.swa_utils import update_bn
+
+
+def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) -> None:
+    """Set running means and variances of batch normalisation to their means over ``batches``.
+
+    The model runs as in training, by ``torch.optim.swa_utils.update_bn``, and keeps its mode and the random
+    generators; nothing else in it changes.
+
+    Args:
+        model: changed in place.
+        batches: normalised images (N, C, H, W), or (images, ...); each batch counts alike.
+
+    Raises:
+        ValueError: if no module is a batch normalisation that keeps statistics.
+    """
+    norms = [one for one in model.modules() if isinstance(one, _BatchNorm)]
+    if not any(one.track_running_stats for one in norms):
+        raise ValueError("the network has no batch normalisation whose statistics could be measured anew")
+    device = next(model.parameters()).device
+    modes = [(module, module.training) for module in model.modules()]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        update_bn(batches, model, device)
+    for module, mode in modes:
+        module.training = mode
