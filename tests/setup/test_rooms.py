@@ -20,7 +20,8 @@ ROOMS = {
     "probe": f"PIL torch .pool.max .pool.window .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib numpy tensorboard torch torchmetrics torchvision .bounds .explain "
-        f".lightning .network .quantity .recipe .registry .run_folder .system .tables {LAYERS}"
+        ".lightning .network .quantity .recipe .registry .run_folder .surgery.statistics .system .tables "
+        f"{LAYERS}"
     ),
     # The probes describe the numbers of runs that do not do so themselves yet.
     "report": (
