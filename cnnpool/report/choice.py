@@ -134,8 +134,8 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
     short = key.removesuffix(".name")
-    keys = ",".join(dict.fromkeys(("pool", short)))
-    remedy = f": keep one by --where {shlex.quote(f'{short}={two[1]}')}, or tell them apart by --by {keys}"
+    named = ",".join(dict.fromkeys(("pool", short)))
+    remedy = f": keep one by --where {shlex.quote(f'{short}={two[1]}')}, or tell them apart by --by {named}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 
