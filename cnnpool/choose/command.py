@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from cnnpool.choices import is_published
-from cnnpool.choose import page
+from cnnpool.choose import page, verdict
 from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Batch, Clock, Driver
 from cnnpool.choose.ledger import LIVE, LOG, Live, content_of, held, opened
@@ -164,14 +164,14 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
         with Display(study) as display:
             with Clock(study) as clock:
                 view, reason = Driver(study, clock, display.show).drive()
-            ending = page.Ending(view, reason, command)
+            ending = verdict.Ending(view, reason, command)
             display.end(ending)
             report = page.write(study, ending)
     except Stopped as stop:
         sys.stderr.write(f"{stop}; rerun the same command to resume: {shlex.join(command)}\n")
         return stop.status
-    table, following = text(page.columns(study, view)), page.next_command(study, ending)
-    sys.stdout.write(f"{table}\n{page.verdict(study, ending)}\n\nreport: {report}\n")
+    table, following = text(page.columns(study, view)), verdict.next_command(study, ending)
+    sys.stdout.write(f"{table}\n{verdict.verdict(study, ending)}\n\nreport: {report}\n")
     board = next_lines(*filter(None, [following]), ("tensorboard", "--logdir", str(folder)))
     sys.stdout.write(f"{board}{'':6}{BOARD}\n")
     sys.stdout.flush()
@@ -204,9 +204,9 @@ class Display:
         elif self._stream.isatty():
             self._bar = Progress(f"{batch.title}; {_spent(self._study)}", len(batch.jobs), "runs")
 
-    def end(self, ending: page.Ending) -> None:
+    def end(self, ending: verdict.Ending) -> None:
         """Write how the study ended, for other programs."""
-        self._write(page.snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
+        self._write(page.snapshot(self._study, ending.view, None, verdict.verdict(self._study, ending)))
 
     def _write(self, live: Live) -> None:
         with suppress(OSError):
@@ -214,7 +214,7 @@ class Display:
 
     def _log(self, view: View) -> None:
         """The completed round, and the candidates dropped since the last one."""
-        study, leader = self._study, page.best(view)
+        study, leader = self._study, view.best
         if leader is not None:
             mean = page.columns(study, view)[2].cells[0]
             self._stream.write(
@@ -223,7 +223,7 @@ class Display:
             )
         gone = {*view.out, *(drop.candidate for drop in view.state.drops)}
         for place in sorted(gone - self._told):
-            self._stream.write(f"  {study.arms[place].label} {page.fate(view, place)}\n")
+            self._stream.write(f"  {study.arms[place].label} {verdict.fate(view, place)}\n")
         self._told |= gone
         self._stream.flush()
 

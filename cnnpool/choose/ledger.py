@@ -15,7 +15,7 @@ from cnnpool import __version__
 from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.choose.rounds import FIRST_ROUND
 from cnnpool.report.page import Sheet, drawn
-from cnnpool.report.plots.panels import css, styles
+from cnnpool.report.plots.panels import colours
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences
 from cnnpool.run_folder.reading import damaged, read_bytes
@@ -104,7 +104,7 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
 class Live:
     """Progress snapshot: the round announced by ``said``, and its finished of the requested runs.
 
-    ``candidates`` is their table; each has ``trained`` for so many rounds, and is ``left`` or ``gone``.
+    ``candidates`` is their table; each is ``left`` or ``gone``, and has ``dots``, a value per seed.
     """
 
     schema: Literal[1] = 1
@@ -117,17 +117,17 @@ class Live:
     budget_s: Passed
     time: Passed  # When it was written, since 1970
     candidates: Sequence[Column]
-    trained: Sequence[int]
     left: Sequence[bool]
     gone: Sequence[tuple[str, str]]
     intervals: Sequence[Sequence[float | None]] = ()  # Mean and interval of each, as far as it has them
+    dots: Sequence[Sequence[float]] = ()
     verdict: str = ""  # Empty while the study is running
 
     def __post_init__(self) -> None:
         if not self.candidates:
             raise ValueError("it has no candidates")
-        sized = [len(self.intervals)] if self.intervals else []
-        rows = {len(self.trained), len(self.left), *(len(one.cells) for one in self.candidates), *sized}
+        drawn = [len(one) for one in (self.intervals, self.dots) if one]
+        rows = {len(self.left), *(len(one.cells) for one in self.candidates), *drawn}
         if len(rows) != 1:
             raise ValueError("its lists differ in length")
 
@@ -137,10 +137,9 @@ class Live:
         labels = self.candidates[0].cells
         rows = [[math.nan if x is None else x for x in row] for row in self.intervals]
         place, known = min(2, len(self.candidates) - 1), any(not math.isnan(row[0]) for row in rows)
-        plots = {place: drawn("mean and interval", rows)} if known else {}
-        own = styles(labels)
-        colours = [css(own[label]) for label in labels]
-        return Sheet(self.candidates, drawn=plots, colours=colours, faint=[not left for left in self.left])
+        plots = {place: drawn("mean, interval, a dot per seed", rows, self.dots)} if known else {}
+        faint = [not left for left in self.left]
+        return Sheet(self.candidates, drawn=plots, colours=colours(labels, labels), faint=faint)
 
 
 ADAPTER = TypeAdapter(Live)

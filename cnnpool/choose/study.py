@@ -16,6 +16,7 @@ from cnnpool.quantity import numbers
 from cnnpool.registry import KEEP, did_you_mean
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import margin_of
+from cnnpool.report.statistics import Summary, summarise
 from cnnpool.run_folder.results import Results
 
 FINEST = 10**7  # A metric with a resolution finer than one over this is treated as continuous
@@ -43,6 +44,11 @@ class Study:
     def left_s(self) -> float:
         return self.options.budget_s - self.ledger.spent_s
 
+    @property
+    def baseline(self) -> int:
+        """The network as it is, where that is a candidate, else the first."""
+        return next((i for i, arm in enumerate(self.arms) if arm.label == KEEP), 0)
+
 
 @dataclass(frozen=True)
 class View:
@@ -64,6 +70,31 @@ class View:
         return int(self.values.shape[1])
 
     @property
+    def order(self) -> list[int]:
+        """Those left by their means, then those dropped, the last first, then those out."""
+        ended = {drop.candidate: drop.round for drop in self.state.drops}
+
+        def key(i: int) -> tuple[int, float]:
+            if i in self.out:
+                return 2, i
+            return (1, -ended[i]) if i in ended else (0, -self.mean(i))
+
+        return sorted(range(len(self.values)), key=key)
+
+    @property
+    def best(self) -> int | None:
+        """The active candidate with the highest mean; None before the first round."""
+        return max(self.active, key=self.mean) if self.active and self.done else None
+
+    def mean(self, place: int) -> float:
+        found = known(self.values[place])
+        return float(found.mean()) if found.size else -math.inf
+
+    def lead(self, place: int, other: int) -> Summary:
+        """Another candidate's value minus that of this one, over the rounds that both have."""
+        return summarise(known(self.values[other] - self.values[place]).tolist())
+
+    @property
     def costs_known(self) -> bool:
         return all(math.isfinite(self.costs[i]) for i in self.active)
 
@@ -76,6 +107,11 @@ class View:
             return self.keep
         costs = self.costs if self.costs_known else [0.0] * len(self.costs)
         return recommend(self.state, self.values, costs) if self.active else None
+
+
+def known(values: Array) -> Array:
+    found: Array = values[np.isfinite(values)]
+    return found
 
 
 def view(study: Study) -> View:

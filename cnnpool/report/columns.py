@@ -54,7 +54,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
         ),
         Column(
             f"smallest difference detectable with 80 % power ({metric.step_unit or 'units'})",
-            [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
+            [number(metric, one.detectable) for one in pairs],
         ),
     ]
     if any(one.needed == one.needed for one in pairs):
@@ -69,6 +69,10 @@ def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
         return NONE
     low, high = (s.low, s.high) if sign else (metric.within(s.low), metric.within(s.high))
     return f"[{metric.format(low, sign=sign)}, {metric.format(high, sign=sign)}]"
+
+
+def number(measure: Measure, value: float) -> str:
+    return measure.format(value) if math.isfinite(value) else NONE
 
 
 def choice_column(comparison: Comparison) -> Column:

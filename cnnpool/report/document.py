@@ -61,8 +61,8 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     apart = [row for row in others if row.verdict in SHOWN and row.versus]
     apart.sort(key=lambda row: -abs(row.versus.summary.mean) if row.versus else 0.0)
     parts = [
-        f"{row.choice.label} is {one.format(abs(s.mean))} {one.step_unit}".rstrip()
-        + f" {'above' if s.mean > 0 else 'below'} {interval(one, s, sign=True)}"
+        f"{row.choice.label} is {one.amount(abs(s.mean))} {'above' if s.mean > 0 else 'below'} "
+        f"{interval(one, s, sign=True)}"
         for row in apart[:LISTED]
         if row.versus and (s := row.versus.summary)
     ]

@@ -54,6 +54,10 @@ class Measure:
         """The unit of a difference: percentage points for a fraction."""
         return "points" if self.quantity.form == "fraction" else self.unit
 
+    def amount(self, step: float) -> str:
+        """A difference with its unit."""
+        return f"{self.format(step)} {self.step_unit}".rstrip()
+
     def shown(self, value: float) -> float:
         return 100 * value if self.quantity.form == "fraction" else value
 

@@ -233,8 +233,7 @@ def verdict(
         words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
     if margin and versus.pair.within < LEVEL:
-        return f"differs by less than {metric.format(margin)} {metric.step_unit}".rstrip()
+        return f"differs by less than {metric.amount(margin)}"
     if s.sd == 0:
         return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"
-    size = f"{metric.format(versus.detectable)} {metric.step_unit}".strip()
-    return f"no difference shown at n={n}; the smallest it could show: {size}"
+    return f"no difference shown at n={n}; the smallest it could show: {metric.amount(versus.detectable)}"

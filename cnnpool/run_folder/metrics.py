@@ -87,7 +87,7 @@ def logged(folder: Path) -> dict[str, str]:
 def note_logged(folder: Path, known: Mapping[str, str]) -> None:
     """Note that the logs ``known``, named as by :func:`logged`, have the run's history."""
     if known.items() - logged(folder).items():
-        write_json(folder / LOGGED, logged(folder) | known, prefix=temp_prefix(folder))
+        write_json(folder / LOGGED, logged(folder) | dict(known), prefix=temp_prefix(folder))
 
 
 @lru_cache(maxsize=256)

@@ -112,7 +112,7 @@ def trained(folder: Path) -> Path:
     (root / plan.FOLDER / PLAN).write_text(json.dumps({"schema": 1, "time": 1.0, "jobs": jobs}))
     study = ledger.Live(
         said="round 2", rounds=1, planned=3, ended=1, requested=2, spent_s=5.0, budget_s=60.0, time=1.0,
-        candidates=[Column("candidate", ["max", "avg"])], trained=[1, 1], left=[True, False],
+        candidates=[Column("candidate", ["max", "avg"])], left=[True, False],
         gone=[("avg", "after round 1")],
     )  # fmt: skip
     (root / "study").mkdir()

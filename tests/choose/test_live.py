@@ -8,7 +8,7 @@ from cnnpool.choose import command
 from cnnpool.choose.command import Display
 from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import LIVE, content_of, read_live
-from cnnpool.choose.page import Ending
+from cnnpool.choose.verdict import Ending
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.signals import Stopped
 
@@ -51,7 +51,8 @@ def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
     assert [one.ended for one in seen if one.said == "round 1"] == [0, 1, 2, 3]
     last = seen[-1]
     assert 3 <= last.rounds < 8 and last.planned == 8
-    assert list(last.trained) == [last.rounds, last.rounds, 0]
+    assert last.candidates[1].cells == [str(last.rounds), str(last.rounds), "0"]
+    assert list(map(len, last.dots)) == [last.rounds, last.rounds, 0]
     names = last.candidates[0]
     assert names.cells == ["max", "avg", "strided"] and list(last.left) == [True, False, False]
     gone = dict(last.gone)

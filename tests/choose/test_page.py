@@ -8,6 +8,7 @@ import pytest
 
 from cnnpool.choose import candidates, page
 from cnnpool.choose.study import view
+from cnnpool.choose.verdict import Ending, next_command, verdict
 
 ROOT = Path(__file__).parents[2]
 LEVEL = {"max": 0.9, "avg": 0.9, "strided": 0.7, "subsample": 0.9}
@@ -38,7 +39,7 @@ def test_times_stand_beside_the_cost_as_multiples_of_the_baselines(make_study, b
 def written(make_study, bench, drive):
     study = make_study(pools=("max", "avg", "strided", "subsample"), rounds=7, margin="0.001")
     found, reason, _ = drive(study, bench(accuracy))
-    ending = page.Ending(found, reason, ["cnnpool", "choose", "choose.pools=max,avg"])
+    ending = Ending(found, reason, ["cnnpool", "choose", "choose.pools=max,avg"])
     page.write(study, ending)
     return study, ending, study.ledger.folder
 
@@ -58,9 +59,11 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     assert "- **subsample**: out of memory" in text
     assert "These images decided nothing." in text
     assert "cnnpool choose choose.pools=max,avg" in text
-    assert "|" in text and (folder / "values.png").exists()
+    assert "|" in text
     html = (folder / "choose.html").read_text()
     assert html.startswith("<!doctype html>") and "If you must choose: " in html
+    # Every value is drawn in its candidate's row.
+    assert html.count('<circle class="seed"') == np.isfinite(ending.view.values).sum()
     lines = (folder / "runs.csv").read_text().splitlines()
     assert lines[0].startswith("candidate,seed,round,counted,val.accuracy,test.accuracy")
     assert len(lines) - 1 == int(np.isfinite(ending.view.values).sum())
@@ -101,22 +104,22 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench):
             "2 finished, 2 of them in 1 complete round\n",
         ),
     ):
-        ending = page.Ending(view(study), "budget", ["cnnpool", "choose"])
-        assert said in page.verdict(study, ending)
-        assert page.next_command(study, ending) == ["cnnpool", "choose", "choose.budget=61min"]
+        ending = Ending(view(study), "budget", ["cnnpool", "choose"])
+        assert said in verdict(study, ending)
+        assert next_command(study, ending) == ["cnnpool", "choose", "choose.budget=61min"]
         assert page.write(study, ending).exists()
         report = (study.ledger.folder / "choose.md").read_text()
         assert counted in report and " 1 rounds" not in report and "divided by the 1 rival." in report
         list(bench(accuracy)(arm.jobs([0])[0] for arm in study.arms if not arm.read(0)))
     mine, best = candidates.Network(("data=digits",), Path("mine"), "own"), replace(ending.view, active=(0,))
     study.arms[0] = candidates.Arm("max", mine, Path("runs"))
-    assert page.next_command(study, replace(ending, view=best))[:6] == [
+    assert next_command(study, replace(ending, view=best))[:6] == [
         *("cnnpool", "train"), *("--config-dir", "mine"), *("--config-name", "own")
     ]  # fmt: skip
 
 
 def test_a_recipe_that_weights_brought_is_named(make_study):
     study = make_study(overrides=("model=timm:resnet18", "model.weights=w.pth"))
-    ending = page.Ending(view(study), "budget", ["cnnpool", "choose"])
+    ending = Ending(view(study), "budget", ["cnnpool", "choose"])
     text = page.report(study, ending)["choose.md"]
     assert "model.weights=w.pth; recipe fit=finetune, since model.weights is given" in text

@@ -248,7 +248,7 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     live = Live(
         **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "requested": 2},
         **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "candidates": columns},
-        **{"trained": [3, 3], "left": [True, False], "gone": [("avg", "worse than max")]},
+        **{"left": [True, False], "gone": [("avg", "worse than max")]},
     )
     study.write_bytes(content_of(live))
     script = """

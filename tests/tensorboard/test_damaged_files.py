@@ -11,7 +11,7 @@ from cnnpool.tensorboard import index
 HUGE = "1" + "0" * 400
 STUDY = {
     **{"schema": 1, "said": "x", "rounds": 0, "planned": None, "ended": 0, "requested": 0, "spent_s": 0},
-    **{"time": 0, "budget_s": 1, "candidates": [], "trained": [], "left": [], "gone": [], "verdict": ""},
+    **{"time": 0, "budget_s": 1, "candidates": [], "left": [], "gone": [], "verdict": ""},
 }
 CONTENTS = {
     ".sweeps/x.json": '{"schema": 1, "jobs": {"a": 1}}',

@@ -20,7 +20,7 @@ def study(shelf):
         folder.mkdir(parents=True, exist_ok=True)
         facts = {
             **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 1, "requested": 2},
-            **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "trained": [3, 3]},
+            **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time()},
             "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
             **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
         }

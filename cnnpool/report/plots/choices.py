@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import SHOWN, Row
@@ -84,12 +83,12 @@ def sides(axes: Axes, sense: int) -> None:
 
 @dataclass(frozen=True)
 class Forest:
-    """One row of a forest plot: its values, and the ends of the interval of their mean, of t by default."""
+    """One row of a forest plot: its values, and the ends of the interval of their mean, NaN if not known."""
 
     name: str
     values: Sequence[float]
     style: Style
-    ends: tuple[float, float] | None = None
+    ends: tuple[float, float]
     hollow: bool = False
 
 
@@ -97,19 +96,18 @@ def dots(rows: Sequence[Forest], label: str, *, limits: tuple[float, float] = (-
     """A forest plot: the values of each row as dots, their mean as a mark with its 95 % interval."""
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(rows)))
     axes = figure.subplots()
-    for place, (row, values) in enumerate((row, row.values) for row in rows):
-        mark, colour = row.style.mark, row.style.colour
+    for place, row in enumerate(rows):
+        values, mark, colour = row.values, row.style.mark, row.style.colour
         # Spread by order of seed, not at random: the same runs give the same figure.
         offsets = np.linspace(-0.07, 0.07, len(values)) if len(values) > 1 else np.zeros(len(values))
         look: dict[str, Any] = {"color": colour, "alpha": 0.5, "markersize": 4.5, "markeredgewidth": 0}
         axes.plot(values, place + 0.18 + offsets, mark, **look)
-        s = statistics.summarise(values)
-        low, high = np.clip(row.ends or (s.low, s.high), *limits)
+        mean, (low, high) = float(np.mean(values)), np.clip(row.ends, *limits)
         # Rounding may place equal values outside their own interval.
-        half = [[max(s.mean - low, 0)], [max(high - s.mean, 0)]] if s.n > 1 else None
+        half = [[max(mean - low, 0)], [max(high - mean, 0)]] if low == low else None
         look = {"color": colour, "markersize": 7, "capsize": 4, "lw": 2, "markeredgewidth": 1.5}
         look["markerfacecolor"] = matplotlib.rcParams["axes.facecolor"] if row.hollow else colour
-        axes.errorbar(s.mean, place - 0.12, xerr=half, fmt=mark, **look)
+        axes.errorbar(mean, place - 0.12, xerr=half, fmt=mark, **look)
     name_rows(axes, [row.name for row in rows])
     panels.within(axes.set_xlim, axes.get_xlim(), limits)
     panels.plain_ticks(axes)

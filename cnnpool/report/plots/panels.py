@@ -173,6 +173,12 @@ def css(style: Style) -> str:
     return _both(COLOURS[int(style.colour.removeprefix("C"))].lower())
 
 
+def colours(labels: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """The colours on a page of the choices ``shown`` among all ``labels``."""
+    own = styles(labels)
+    return [css(own[label]) for label in shown]
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Use the report's style whatever the user's matplotlibrc; other threads wait."""
