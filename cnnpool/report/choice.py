@@ -3,13 +3,15 @@
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from cnnpool.registry import did_you_mean
-from cnnpool.report.foreign import logged
-from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions
+from cnnpool.report.foreign import Logged, logged
+from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions, meeting
+from cnnpool.report.scalars import STEPS
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import printable
@@ -54,7 +56,7 @@ def varying(runs: Sequence[Run]) -> list[str]:
     Settings of the training are added that tell apart runs of one seed, as in a sweep over ``fit.lr``.
     """
     if others := logged(runs):
-        return list(others[0].by)
+        return list(others[0].asked.keys)
     chosen = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
     alike: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
@@ -126,16 +128,18 @@ class DifferentRunsError(ValueError):
 def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     """Two runs of the same label and seed, and the settings that tell them apart."""
     said = f"two runs of {label!r} with seed {first.seed}: {first.folder} and {second.folder}; "
-    keys = {*first.settings, *second.settings}
+    keys = {*first.settings, *second.settings} - {*first.measured}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
-    values = {key: list(dict.fromkeys(as_text(run.setting(key)) for run in (first, second))) for key in own}
+    values = {key: list(dict.fromkeys(text_at(run, key) for run in (first, second))) for key in own}
     values = _shortest({key: two for key, two in values.items() if len(two) > 1})
     if not values:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
-    short = key.removesuffix(".name")
-    named = ",".join(dict.fromkeys(("pool", short)))
-    remedy = f": keep one by --where {shlex.quote(f'{short}={two[1]}')}, or tell them apart by --by {named}"
+    short, by, steps = key.removesuffix(".name"), ["pool"], ""
+    if isinstance(first, Logged):
+        by, steps = list(first.asked.keys), ", or, if they are steps of one run, keep the last"
+    where, named = shlex.quote(f"{short}={two[1]}"), ",".join(dict.fromkeys([*by, short]))
+    remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 
@@ -208,20 +212,8 @@ def natural(label: str) -> list[tuple[bool, int, str]]:
 
 
 def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
-    """The runs that satisfy every ``key=value`` or ``key=value,value``, of one key any of them."""
-    kept = list(runs)
-    for condition in where:
-        if not all(condition.partition("=")):
-            raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
-    for key, values in conditions(where).items():
-        known = {name for run in runs for name in run.settings} | {*NAMED, "seed"}
-        if key not in known:
-            raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
-        there = ", ".join(sorted({text_at(run, key) for run in kept}))
-        kept = [run for run in kept if text_at(run, key) in values]
-        if not kept:
-            raise ValueError(f"--where {key}={values[0]}: no finished run has it; {key} is one of {there}")
-    return kept
+    """The runs that satisfy all conditions."""
+    return meeting(runs, where, {name for run in runs for name in run.settings} | {*NAMED, "seed"}, text_at)
 
 
 def meets(run: Run, where: Iterable[str]) -> bool:
@@ -252,6 +244,36 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
     if refused:
         raise _refusal(_shortest(refused), by)
     return noted
+
+
+def refuse_steps(choices: Iterable[Choice], by: Sequence[str], allow: Sequence[str]) -> list[str]:
+    """Empty; a ValueError if unpaired rows of a choice differ in a column that may number steps."""
+    rows = logged(run for choice in choices for run in choice.runs.values())
+    if rows[0].asked.number or rows[0].counted:
+        return []
+    named = {*by, *allow, *rows[0].asked.metric}
+    for key in dict.fromkeys(key for row in rows for key in row.parts if key not in named):
+        cells = [row.parts[key] for row in rows if row.parts.get(key)]
+        if not (STEPS.search(key) or _may_count(cells)):
+            continue
+        for choice in choices:
+            own = [run for run in choice.runs.values() if run.settings.get(key)]
+            values = _values(own, [run.settings for run in own], key)
+            if len(values) > 1:
+                seed = "" if STEPS.search(key) else f"; if it numbers runs: --seed {key}"
+                found = _refusal({key: values}, by)
+                raise ValueError(f"{found}\n  if it numbers steps of a run: keep the last row{seed}")
+    return []
+
+
+def _may_count(cells: Sequence[str]) -> bool:
+    """Whether they are whole numbers of which one, or numbers of which each, stands in several rows."""
+    try:
+        often = Counter(map(float, cells))
+    except ValueError:
+        return False
+    whole = all(x % 1 == 0 for x in often)
+    return (max if whole else min)(often.values()) > 1
 
 
 def _own(key: str) -> bool:

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import foreign, statistics
-from cnnpool.report.choice import Choice, baseline, group, refuse, select, varying
-from cnnpool.report.foreign import logged
+from cnnpool.report import statistics
+from cnnpool.report.choice import Choice, baseline, group, refuse, refuse_steps, select, varying
+from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
 from cnnpool.report.pairwise import MARGIN, Decisions, Row, Versus, decide, least, margin_of, verdict
@@ -71,7 +71,7 @@ def compare(
     choices = group(kept, by)
     # Runs of other programs do not record which settings must agree.
     others = logged(kept)
-    differing = [] if others else refuse(kept, by, allow)
+    differing = refuse_steps(choices, by, allow) if others else refuse(kept, by, allow)
     metric = metric or ACCURACY
     names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
     quantities = quantities_of(kept)
@@ -89,13 +89,42 @@ def compare(
     measures = [one for one in every if one.key != chosen.key and _measured(one, kept)]
     measures += [one for one in also if one.key not in {other.key for other in measures}]
     named = against is not None
-    paired = foreign.paired([choice.runs for choice in choices])
+    paired = not others or (bool(others[0].asked.number) and _share_seeds(choices))
     rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
     notes = differing + observe(runs, kept, rows, chosen, measures, paired) + [why] * bool(why)
-    said = foreign.understood([choice.runs for choice in choices], [one.key for one in wanted])
+    said = _understood(choices, others[0], by, wanted, paired) if others else ""
     found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
     return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
+
+
+def _share_seeds(choices: Sequence[Choice]) -> bool:
+    """Whether they share half of the seeds of the largest, so that pairs say more than all runs without."""
+    shared = set.intersection(*(set(choice.runs) for choice in choices))
+    return 2 * len(shared) >= max(len(choice.runs) for choice in choices)
+
+
+def _understood(
+    choices: Sequence[Choice], first: Logged, by: Sequence[str], wanted: Sequence[Measure], paired: bool
+) -> str:
+    """Number of groups and runs of other programs, how they are paired and read, and what is better."""
+    asked, groups = first.asked, f"{len(choices)} group{'s' * (len(choices) > 1)}"
+    sizes = sorted({len(choice.runs) for choice in choices})
+    size = " to ".join(map(str, dict.fromkeys([sizes[0], sizes[-1]])))
+    why = "their seeds differ" if asked.number else "no seed says which belong together"
+    pairs = "paired by seed" if paired else f"not paired, since {why} (Welch's test)"
+    keys = "" if by == ["group"] else f" by {', '.join(by)}"
+    known = {1: "higher {} is better", -1: "lower {} is better", 0: "no better direction is known for {}"}
+    better = "; ".join(known[one.sense].format(one.key) for one in wanted)
+    if not asked.best:
+        better = f"by name, {better} (--best sets another)"
+    if first.counted:
+        worse = "" if asked.points else ", which is optimistic: on other data it would be worse"
+        the = "its" if asked.points < 2 else "the"
+        better = f"each run counts by {the} {first.counted}{worse}; {better}"
+    return (
+        f"{groups}{keys}, {size} run{'s' * (sizes[-1] > 1)} each, {pairs}. {better[0].upper()}{better[1:]}."
+    )
 
 
 def _check_margin(margin: str | float, one: Measure) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.report.runs import Entered
-from cnnpool.report.scalars import Log, Series, csv_log, event_log, is_events
+from cnnpool.report.scalars import Series, csv_log, event_log, is_events
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
@@ -20,6 +20,8 @@ from cnnpool.run_folder.reading import read_yaml
 PARAMETERS = ("hparams.yaml", f"{layout.SETTINGS}/config.yaml")
 """Files with parameters: Lightning's, beside its logs, and Hydra's, in the folder of a job."""
 CLOSE = 1e-6  # Relative difference up to which two logs agree: event files hold 32 bits
+Found = Mapping[str, Sequence[tuple[int, Path, list[str], Series]]]
+"""By name the curves that go by it: depth of their log below the run, its path, all their names, points."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Home:
     facts: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
 
+def within(one: Entered) -> list[Path]:
+    """The logs in a folder: itself for its event files, and its CSV files."""
+    tables = [one.folder / name for name in sorted(one.files) if name.endswith(".csv")]
+    return [one.folder] * any(map(is_events, one.files)) + tables
+
+
 def homes(
     paths: Sequence[Path], found: Sequence[Entered], files: Sequence[Path], pattern: str
 ) -> tuple[list[Home], list[Path]]:
@@ -50,33 +58,29 @@ def homes(
     With a pattern a run is a path that fits it, with all logs below. Without, it is the folder of a job of
     Hydra's, or else of Lightning's parameters, or else of logs, with those of ``add_scalars`` below.
     """
-    events = {one.folder for one in found if any(map(is_events, one.files))}
-    logs = list(files)
-    for one in found:
-        logs += [one.folder] * (one.folder in events)
-        logs += [one.folder / name for name in sorted(one.files) if name.endswith(".csv")]
+    logs = {path: path.parent for path in files} | {path: one.folder for one in found for path in within(one)}
+    events = {path for path, folder in logs.items() if path == folder}
     base = os.path.commonpath([os.path.abspath(path.parent if path in files else path) for path in paths])
-    known: dict[Path, list[tuple[str, Any]]] = {}
+    parameters = cache(_parameters)
     runs: dict[str, Home] = {}
     unfit = []
-    for path in logs:
-        folder, relative = _folder(path), Path(os.path.relpath(path, base)).as_posix()
+    for path, folder in logs.items():
+        relative = Path(os.path.relpath(path, base)).as_posix()
         above = [folder, *folder.parents][: relative.count("/") + 1]
         # The nearest of each, in their order.
         nearest = {name: one for name in PARAMETERS for one in reversed(above) if (one / name).is_file()}
         top = folder.parent if folder.parent in events else folder
-        place, own = str([top, *nearest.values()][-1]), []
+        place, facts = str([top, *nearest.values()][-1]), []
         if pattern:
             if not (fit := _fit(pattern, relative)):
                 unfit.append(path)
                 continue
-            place, own = str(path)[: len(str(path)) - len(relative) + fit.end()], [*fit.groupdict().items()]
+            place, facts = str(path)[: len(str(path)) - len(relative) + fit.end()], [*fit.groupdict().items()]
         home = runs.setdefault(place, Home(place))
         home.logs.append(path)
         for file in [one / name for name, one in nearest.items()]:
-            known[file] = known.get(file) or _parameters(file)
-            own += known[file]
-        for key, value in own:
+            facts += parameters(file)
+        for key, value in facts:
             home.facts[key][str(value)] = None
     return list(runs.values()), unfit
 
@@ -88,14 +92,13 @@ def _parameters(file: Path) -> list[tuple[str, Any]]:
         raise ValueError(f"{error}; mend or remove it") from None
 
 
-def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent
-
-
 def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
-    """The curves of a run; logs that are damaged are named, and the rest is read."""
+    """The curves of a run; logs that are damaged are named, and the rest is read.
+
+    A curve goes by its own name, also below those of folders and of its file: ``loss``, ``validation/loss``.
+    """
     wanted = {metric.split("/", cut)[-1] for metric in metrics for cut in range(metric.count("/") + 1)}
-    logs: list[tuple[int, tuple[str, ...], Log]] = []
+    found = defaultdict(list)
     tags: dict[str, None] = {}
     problems = []
     for path in home.logs:
@@ -104,37 +107,33 @@ def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
         except DamagedError as error:
             problems.append(str(error))
             continue
-        below = Path(os.path.relpath(path if path.is_dir() else path.with_suffix(""), home.place)).parts
-        logs.append((len(Path(os.path.relpath(_folder(path), home.place)).parts), below, one))
         problems.append(one.problem)
+        below = Path(os.path.relpath(str(path).removesuffix(".csv"), home.place)).parts
+        folders = below[:-1] if path.is_file() else below
+        for tag, series in one.curves.items():
+            ends = [own[at:] for own in (below, folders) for at in range(len(own), -1, -1)]
+            names = list(dict.fromkeys("/".join([*end, tag]) for end in ends))
+            for name in names:
+                found[name].append((len(folders), path, names, series))
         for tag in one.tags:
             tags["/".join([*below[-1:], tag]) if tag in tags else tag] = None
     # A key of which two sources say different things has both as its value, which a choice's label shows.
     facts = {key: " and ".join(texts) for key, texts in home.facts.items()}
-    return Row(home.place, facts, partial(_curve, home.place, logs), tags, "; ".join(filter(None, problems)))
+    problem = "; ".join(filter(None, problems))
+    return Row(home.place, facts, partial(_curve, home.place, found), tags, problem)
 
 
-def _curve(place: str, logs: Sequence[tuple[int, tuple[str, ...], Log]], name: str) -> Series | None:
-    """The curve ``name`` of the logs that lie highest, which must agree.
-
-    It may be named by folders above it, or by its file: ``validation/loss`` is ``loss`` in ``validation``.
-    """
-    every = [
-        (depth, below, log, curve)
-        for depth, below, log in logs
-        for tag, curve in log.curves.items()
-        if any("/".join(["", *own, tag]).endswith(f"/{name}") for own in (below, below[:depth]))
-        and name.endswith(tag)
-    ]
+def _curve(place: str, found: Found, name: str) -> Series | None:
+    """The curve ``name`` of the logs that lie highest, which must agree."""
+    every = found.get(name, ())
     highest = [one for one in every if one[0] == min(depth for depth, *_ in every)]
-    for _, below, other, (_, values) in highest[1:]:
-        _, above, first, (_, wanted) = highest[0]
+    for _, path, names, (_, values) in highest[1:]:
+        _, first, others, (_, wanted) = highest[0]
         if len(values) != len(wanted) or not all(map(_close, values, wanted)):
-            own, rest = (below, above) if {*below} - {*above} else (above, below)
-            at = max((at for at, part in enumerate(own) if part not in rest), default=0)
+            other = next(other for other in names if other not in others)
             raise ValueError(
-                f"{place} is one run, but {name} differs between {first.path} and {other.path}: name one, as "
-                f"in --metric {'/'.join([*own[at:], name])}, or say by --runs which paths are runs"
+                f"{place} is one run, but {name} differs between {first} and {path}: name one, as in "
+                f"--metric {other}, or say by --runs which paths are runs"
             )
     return highest[0][3] if highest else None
 
@@ -145,26 +144,26 @@ def _close(x: float, y: float) -> bool:
 
 def _fit(pattern: str, path: str) -> re.Match[str] | None:
     """Where ``path`` fits the ``pattern``, and the texts in its braces."""
-    starts = [0, *(slash.end() for slash in re.finditer("/", path))]
-    every = [fit for at in starts for way in _ways(pattern) if (fit := way.match(path, at))]
-    if len({(fit.span(), *fit.groups()) for fit in every}) > 1:
-        several = " or ".join(dict.fromkeys(str(fit.groupdict()) for fit in every))
+    # If the shortest fit is the longest, there is no other.
+    shortest, longest = (way.match(path.removesuffix(".csv")) for way in _ways(pattern))
+    if shortest and longest and (shortest.span(), shortest.groups()) != (longest.span(), longest.groups()):
+        several = f"{shortest.groupdict()} or {longest.groupdict()}"
         raise ValueError(f"--runs {pattern}: {path} fits in several ways, {several}: write more of the path")
-    return every[0] if every else None
+    return shortest
 
 
 @cache
 def _ways(pattern: str) -> list[re.Pattern[str]]:
-    """``pattern`` with as little text in its braces as it allows, and with as much."""
-    parts = re.split(r"\{(\w+)\}", pattern)
+    """``pattern`` as an expression that takes as little text as it can, and one that takes as much."""
+    parts = re.split(r"\{(\w+)\}", pattern.removesuffix(".csv"))
     keys = parts[1::2]
     if not {*keys} - {"seed"} or len({*keys}) < len(keys) or {*"{}"} & {*"".join(parts[::2])}:
         raise ValueError(
             f"--runs {pattern}: name parts of a path, once each, such as {{group}}/seed_{{seed}}"
         )
     ways = []
-    for much in ("+?", "+"):
-        of = {key: f"(?P<{key}>{'[0-9]{1,18}' if key == 'seed' else f'[^/]{much}'})" for key in keys}
+    for few in ("?", ""):
+        of = {key: f"(?P<{key}>[^/]+{few})" for key in keys} | {"seed": f"(?P<seed>[0-9]{{1,18}}{few})"}
         found = "".join(of[part] if place % 2 else re.escape(part) for place, part in enumerate(parts))
-        ways.append(re.compile(rf"{found}(?=/|$|\.csv$)"))
+        ways.append(re.compile(rf"(?:[^/]+/)*{few}{found}(?=/|$)"))
     return ways

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cnnpool.quantity import is_number
-from cnnpool.report.foreign import short
+from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
@@ -36,7 +36,7 @@ def observe(
             )
         if missing:
             notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
-        notes += short(label, row.choice.runs.values(), metric.key)
+        notes += _short(row, metric.key)
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
@@ -49,6 +49,16 @@ def observe(
     if any(run.results.deterministic is False for run in kept):
         notes.append("some runs were not deterministic: repeating them gives other numbers")
     return notes
+
+
+def _short(row: Row, tag: str) -> list[str]:
+    """A sentence if some runs of other programs end at an earlier step than most: they may be unfinished."""
+    runs = logged(row.choice.runs.values())
+    ends = {run.folder: run.series[tag][0][-1] for run in runs if tag in run.series}
+    usual = max(ends.values(), key=[*ends.values()].count, default=0)
+    early = [f"{folder} at step {step:g}" for folder, step in ends.items() if step < usual]
+    some = f"{len(early)} of {len(ends)} runs end before step {usual:g}, such as {', '.join(early[:3])}"
+    return [f"{row.choice.label}: {some}: unfinished?"] * bool(early)
 
 
 def sizes(measures: Sequence[Measure]) -> list[Measure]:

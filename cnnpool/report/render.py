@@ -186,7 +186,7 @@ def compare(
         runs: the paths of other programs' runs, such as ``"{group}/seed_{seed}"``; its parts are keys.
         where: conditions ``KEY=VALUE`` that a run must meet.
         baseline: the choice with which the others are compared.
-        allow: keys that may differ among runs of cnnpool.
+        allow: keys that may differ within a choice.
         best: for logs, the better direction; without ``last``, use the best value of each run.
         last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
         decimal: the decimal sign of CSV files.

@@ -5,14 +5,15 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
+from cnnpool.registry import did_you_mean
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
@@ -21,6 +22,7 @@ from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 UNSET = "unset"
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
@@ -215,6 +217,24 @@ def conditions(where: Iterable[str]) -> dict[str, list[str]]:
         # A list such as [2, 2] contains commas itself, so the whole text is tried as well.
         wanted.setdefault(key, []).extend((value, *value.split(",")))
     return wanted
+
+
+def meeting(
+    some: Sequence[T], where: Sequence[str], known: Collection[str], text_at: Callable[[T, str], str]
+) -> list[T]:
+    """Those that satisfy every ``key=value`` or ``key=value,value``, of one key any of them."""
+    kept = list(some)
+    for condition in where:
+        if not all(condition.partition("=")):
+            raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
+    for key, values in conditions(where).items():
+        if key not in known:
+            raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
+        there = ", ".join(sorted({text_at(one, key) for one in kept}))
+        kept = [one for one in kept if text_at(one, key) in values]
+        if not kept:
+            raise ValueError(f"--where {key}={values[0]}: no run has it; {key} is one of {there}")
+    return kept
 
 
 def as_text(value: Any) -> str:

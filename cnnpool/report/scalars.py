@@ -7,7 +7,7 @@ import os
 import re
 import struct
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,14 +19,13 @@ from cnnpool.run_folder.reading import damaged, regular
 STEPS = re.compile(r"(?i)epoch|step|iter|round|generation|episode")  # Columns that number steps of a run
 HEADER, FOOTER = 12, 4  # Bytes around each record of an event file; the first eight say how long it is
 Series = tuple["array[float]", "array[float]"]  # Steps, which rise, and the value at each
-Line = tuple[int, Sequence[str]]  # The number of a row's last line, and its cells
+Table = Mapping[str, Mapping[str, Any]]  # The place of a row, as a message names it -> its cells by column
 
 
 @dataclass(frozen=True)
 class Log:
     """The wanted curves of a CSV file, or of the event files in a folder, and the names of all there are."""
 
-    path: Path
     tags: Collection[str]
     curves: Mapping[str, Series] = field(repr=False)
     problem: str = ""
@@ -36,10 +35,11 @@ def is_events(name: str) -> bool:
     return "tfevents" in name and not name.endswith(".profile-empty")
 
 
-def numbers(cells: Sequence[Any], place: Callable[[int], str], decimal: str = ".") -> "array[float]":
-    """The numbers in ``cells``, NaN included; a ValueError with its ``place`` for anything else."""
+def numbers(rows: Table, name: str, decimal: str) -> "array[float]":
+    """The numbers in the column ``name``, NaN included; a ValueError with its place for anything else."""
     found = array("d")
-    for at, cell in enumerate(cells):
+    for place, row in rows.items():
+        cell = row[name]
         text = str(cell).strip()
         own = text.translate({46: "?", 44: "."}) if decimal == "," and isinstance(cell, str) else cell
         try:
@@ -48,87 +48,75 @@ def numbers(cells: Sequence[Any], place: Callable[[int], str], decimal: str = ".
         except (TypeError, ValueError):
             comma = re.fullmatch(r"[-+]?\d+,\d+", text) and decimal == "."
             remedy = "decimal commas? give --decimal ," if comma else "write a plain one, or none"
-            raise ValueError(f'{place(at)}: "{text}" is not a number: {remedy}') from None
+            raise ValueError(f'{place}, {name}: "{text}" is not a number: {remedy}') from None
     return found
 
 
-def table(path: Path, named: Collection[str]) -> tuple[Sequence[str], list[Line]]:
-    """The header and rows of a CSV file; a DamagedError if it is none, or its rows are not of one length."""
+def table(path: Path) -> Table:
+    """The rows of a CSV file; a DamagedError if it is none, or its rows are not of one length."""
     try:
         regular(path, math.inf)
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
-            lines: list[Line] = [(reader.line_num, row) for row in reader if row]
+            lines = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise damaged(path, str(getattr(error, "strerror", None) or error)) from None
     if len(lines) < 2:
         raise damaged(path, "it has no rows below a header")
-    header = [name.strip() for name in lines.pop(0)[1]]
+    header = [name.strip() or f"column {at}" for at, name in enumerate(lines.pop(0)[1], 1)]
+    for name in header:
+        if (count := header.count(name)) > 1:
+            raise ValueError(f"{path}: {count} columns are called {name}: rename them")
     for line, row in lines:
         if len(row) != len(header):
             raise damaged(path, f"line {line} has {len(row)} cells, and the header has {len(header)}")
-    for name in named:
-        if (count := header.count(name)) > 1:
-            raise ValueError(f"{path}: {count} columns are called {name}: rename them")
-    return header, lines
+    return {f"{path}, line {line}": dict(zip(header, row, strict=True)) for line, row in lines}
 
 
 def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
     """The ``wanted`` columns of a CSV file with a row a step: another column must rise from row to row.
 
-    Of several, which order rows alike, one called step or epoch gives the steps.
+    Of several, which order rows alike, one called as steps are gives them.
     """
-    header, lines = table(path, wanted)
-    for at, name in enumerate(header):
-        if name.lower().endswith("seed") and len({row[at].strip() for _, row in lines} - {""}) > 1:
+    rows = table(path)
+    header = list(next(iter(rows.values())))
+    for name in header:
+        if name.lower().endswith("seed") and len({row[name].strip() for row in rows.values()} - {""}) > 1:
             raise ValueError(
                 f"{path}: rows differ in {name}: give a table of runs by its name, not its folder"
             )
-    others = [name for name in header if name not in wanted]
-    known = "step", "epoch", ""
-    others.sort(key=lambda name: [not (one in name.lower() and STEPS.search(name)) for one in known])
+    others = sorted({*header} - {*wanted}, key=lambda name: (not STEPS.search(name), header.index(name)))
     curves = {}
     for tag in sorted({*wanted} & {*header}):
-        rows = [line for line in lines if line[1][header.index(tag)].strip()]
-
-        def column(name: str, rows: Sequence[Line] = rows) -> "array[float]":
-            cells = [row[header.index(name)] for _, row in rows]
-            return numbers(cells, lambda at: f"{path}, line {rows[at][0]}, {name}", decimal)
-
-        if rows:
-            values = column(tag)
-            curves[tag] = _steps(path, rows, others, column), values
-    return Log(path, header, curves)
+        if own := {place: row for place, row in rows.items() if row[tag].strip()}:
+            values = numbers(own, tag, decimal)
+            curves[tag] = _steps(path, own, others, decimal), values
+    return Log(header, curves)
 
 
-def _steps(
-    path: Path, rows: Sequence[Line], names: Sequence[str], column: Callable[[str], "array[float]"]
-) -> "array[float]":
-    why = ["none holds numbers"]
-    forward: list[bool] = []
+def _steps(path: Path, rows: Table, names: Sequence[str], decimal: str) -> "array[float]":
+    onward: list[bool] = []
+    falls = []
     for name in names:
         try:
-            found = column(name)
+            column = numbers(rows, name, decimal)
         except ValueError:
             continue
-        fall = next((at for at, (x, y) in enumerate(pairwise(found), 1) if not x < y), None)
-        named = bool(STEPS.search(name))
-        if fall is None:
-            # A clock goes on where a restart repeats steps.
-            if named or any(forward) or not forward:
-                return found
-            break
-        if named and len({*found}) > 1 and all(x % 1 == 0 for x in found):
-            forward.append(all(x <= y for x, y in pairwise(found)))
-        here = f"goes from {found[fall - 1]:g} to {found[fall]:g} in line {rows[fall][0]}"
-        why.append(f"{name or 'the first'} {here}")
+        fall = next((at for at, (x, y) in enumerate(pairwise(column), 1) if not x < y), 0)
+        # A clock goes on where a restart repeats steps, but also where they begin anew in each epoch.
+        if not fall and (STEPS.search(name) or any(onward) or not onward):
+            return column
+        if STEPS.search(name) and len({*column}) > 1:
+            onward.append(all(x <= y for x, y in pairwise(column)))
+        falls += [f"{[*rows][fall]}: {name} goes from {column[fall - 1]:g} to {column[fall]:g}"] * bool(fall)
     if len(rows) == 1:
         return array("d", [0])
+    why = [*falls, f"{path}: no other column holds numbers"][0]
     raise ValueError(
-        f"{path}: no column of steps rises from row to row ({'; '.join(why[1:3] or why)}), so "
-        "rows are not steps of one run: remove what a restart repeats, or give a table of runs by its name"
+        f"{why}, and no column of steps rises from row to row, so rows are not steps of one run: "
+        "remove what a restart repeats, or give a table of runs by its name"
     )
 
 
@@ -165,7 +153,7 @@ def event_log(folder: Path, wanted: Collection[str]) -> Log:
     curves = {tag: _forward(points[tag]) for tag in sorted(points.keys() & {*wanted})}
     lost = [tag for tag, (steps, _) in curves.items() if len(steps) < len(points[tag])]
     problems += [f"steps of {tag} repeat or go back: what was logged later counts" for tag in lost]
-    return Log(folder, list(points), curves, "; ".join(filter(None, problems)))
+    return Log(list(points), curves, "; ".join(filter(None, problems)))
 
 
 def _forward(points: Sequence[tuple[int, float]]) -> Series:

@@ -212,11 +212,15 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "said"),
     [
-        (["a,0,1", "a,0,2"], NAMED, "line 2 and .*line 3 are both group a, seed 0"),
+        (
+            ["a,0,1", "a,0,2"],
+            NAMED,
+            "two runs of 'a' with seed 0: .*line 2 and .*line 3; they have the same settings",
+        ),
         (["a,0,1", "a,x,2"], NAMED, 'line 3, seed: "x" is not a whole number from 0; --seed none'),
         (["a,0,1", "a,,2"], NAMED, "line 3: seed is missing"),
         (["a,0,1", "a,1"], NAMED, "line 3 has 2 cells, and the header has 3"),
-        (["a,0,1"], {"by": "grup", "seed": "seed"}, r"has no column grup; did you mean 'group'\?"),
+        (["a,0,1"], {"by": "grup", "seed": "seed"}, r"line 2: grup is missing; did you mean 'group'\?"),
         ([], NAMED, "it has no rows below a header"),
     ],
 )
@@ -244,6 +248,8 @@ CURVES = {
         "t",
         [("a", 7 * k % 9) for k in range(9)] + [("a", 2), ("a", 0), ("a", 1)],
     ),
+    "of fractions": ("t", [(g, k / 10) for g in "ab" for k in range(8)]),
+    "one after the other": ("round", [("a", k) for k in range(9)] + [("b", k) for k in range(9, 18)]),
     "begun elsewhere": ("round", [("a", 5 * k % 9) for k in range(9)] + [("b", k) for k in range(4, 12)]),
 }
 
@@ -252,10 +258,16 @@ CURVES = {
 def test_rows_of_a_curve_are_no_runs_without_seeds(tmp_path, kind):
     name, steps = CURVES[kind]
     path = rows(tmp_path / "long.csv", f"group,{name},acc", *(f"{g},{k},{0.5 + k / 100}" for g, k in steps))
-    with pytest.raises(
-        ValueError, match=f"{name} rises from . to 8 in rows of one choice, .*line 2 and below"
+    runs = "; if it numbers runs: --seed t$" if name == "t" else "$"
+    for said in (
+        rf"they differ in {name}\n  {name}: [0-8.]+ \([0-9]x, such as {path}, line [2-9]\); ",
+        f"tell them apart: --by group,{name}, or mix them knowingly: --allow {name}\n",
+        f"  if it numbers steps of a run: keep the last row{runs}",
     ):
-        cnnpool.compare(path, "acc", by="group", seed="none")
+        with pytest.raises(ValueError, match=said):
+            cnnpool.compare(path, "acc", by="group", seed="none")
+    found = cnnpool.compare(path, "acc", by="group", seed="none", allow=[name])
+    assert sum(one["n"] for one in found) == len(steps)
 
 
 @pytest.mark.parametrize("cell", ["{place}", "{stamp}", "r{seed}", "9", "{x}"])
@@ -364,10 +376,13 @@ def test_a_column_that_rises_holds_the_steps_whatever_its_name(tmp_path, name):
     for lines, said in (
         (
             [f"{name},acc", "1,0.1", "2,0.2", "2,0.3"],
-            r"no column of steps rises .* goes from 2 to 2 in line 4",
+            f"log.csv, line 4: {name or 'column 1'} goes from 2 to 2, and no column of steps rises",
         ),
         # A clock goes on where a restart repeats steps, and seeds are no steps.
-        (["time,epoch,acc", "1,1,0.1", "2,2,0.9", "3,1,0.3"], "epoch goes from 2 to 1 in line 4"),
+        (
+            ["time,epoch,acc", "1,1,0.1", "2,2,0.9", "3,1,0.3"],
+            "line 4: epoch goes from 2 to 1, and no column of steps rises",
+        ),
         (["seed,acc", "1,0.1", "2,0.9"], "rows differ in seed: give a table of runs by its name"),
     ):
         rows(tmp_path / "a" / "seed_0" / "log.csv", *lines)
@@ -501,8 +516,12 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
         found = text(*asked, *options)
         assert f"{mean} ± 0.0000" in found and said in " ".join(found.split())
         assert f"val_loss ({header}), mean ± sd" in found
-    assert "has 4 points, too few for --mean-of-last 5" in text(*asked, "--mean-of-last", "5", status=2)
-    assert "the mean of the last 0 points: name 1 or more" in text(*asked, "--mean-of-last", "0", status=2)
+    assert "has 4 points: name 1 to 4 of them, not the last 5" in text(
+        *asked, "--mean-of-last", "5", status=2
+    )
+    assert "has 4 points: name 1 to 4 of them, not the last 0" in text(
+        *asked, "--mean-of-last", "0", status=2
+    )
     assert "--margin -1: not a positive number" in text(*asked, "--margin=-1", status=2)
     lower, higher = (
         ("val/top1_error", "NLL", "valErr", "testloss", "val_wer"),
