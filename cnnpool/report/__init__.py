@@ -108,7 +108,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     render.refuse_foreign(folder)
     comparison = compare(
         runs,
-        by=[] if logged(runs) else keys_of(arguments.by),
+        by=keys_of(arguments.by),
         where=arguments.where,
         metric=arguments.metric,
         against=arguments.baseline,

@@ -47,7 +47,6 @@ def pair_columns(comparison: Comparison) -> list[Column]:
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(one.summary.n) for one in pairs]),
         Column("p, not corrected", [probability(one.pair.p) for one in pairs]),
-        *[Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs])] * comparison.paired,
         Column(
             f"probability of being {sense} with another seed [95 % CI]",
             [_share(one.superiority, one.superiority_interval) for one in pairs],
@@ -137,7 +136,6 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_se_seeds": v and v.pair.crossed and v.pair.crossed.by_seed,
         "difference_se_images": v and v.pair.crossed and v.pair.crossed.by_image,
         "p": v and v.pair.p,
-        "p_sign_flip": v and v.p_sign_flip,
         "p_holm": v and v.pair.adjusted,
         "superiority": v and v.superiority,
         "superiority_low": v and v.superiority_interval[0],

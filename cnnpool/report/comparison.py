@@ -67,10 +67,11 @@ def compare(
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
     # The conditions on runs of other programs were met before anything else was asked of them.
     kept = finished(runs) if logged(runs) else select(finished(runs), where)
-    by = list(by) or varying(kept)
-    choices = group(kept, by)
-    # Runs of other programs do not record which settings must agree.
+    # Runs of other programs have their keys already, and do not record which settings must agree.
     others = logged(kept)
+    by = [] if others else list(by)
+    by = by or varying(kept)
+    choices = group(kept, by)
     differing = refuse_steps(choices, by, allow) if others else refuse(kept, by, allow)
     metric = metric or ACCURACY
     names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
@@ -218,14 +219,12 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         summary, freedom = statistics.apart(list(own.values()), list(other.values()))
     # Equal differences have no spread, so the smallest detectable difference is unknown.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
-    few, family = summary.n < least(paired), len(decisions.pairs)
-    unknown = few or not sd
+    family, unknown = len(decisions.pairs), summary.n < least(paired) or not sd
     better = [-x for x in every] if metric.sense < 0 else every
     return Versus(
         differences=differences,
         summary=summary,
         pair=pair,
-        p_sign_flip=statistics.sign_flip_p(differences) if paired and not few else math.nan,
         superiority=statistics.superiority(better),
         superiority_interval=statistics.superiority_interval(better, summary.n),
         # More seeds do not compensate for few test images.

@@ -180,15 +180,14 @@ def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, p
 class Versus:
     """A choice minus the baseline, over the seeds both have; unpaired, each run minus the baseline's mean.
 
-    ``p_sign_flip`` assumes no distribution; ``superiority`` is the share of seeds with a better value, a tie
-    counting one half, with its interval for another seed. With 80 % power ``needed`` runs of each show this
+    ``superiority`` is the share of seeds with a better value, a tie counting one half, with its interval for
+    another seed. With 80 % power ``needed`` runs of each show this
     difference, and these runs one that is ``detectable``. All of them are NaN where they are not known.
     """
 
     differences: list[float]
     summary: Summary
     pair: Pair
-    p_sign_flip: float
     superiority: float
     superiority_interval: tuple[float, float]
     needed: float

@@ -15,7 +15,7 @@ from cnnpool.json_text import finite
 from cnnpool.report import columns, document, page
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
-from cnnpool.report.foreign import Asked, logged, read
+from cnnpool.report.foreign import Asked, read
 from cnnpool.report.plots import Plot
 from cnnpool.report.runs import COMMAND, REPORT, is_report, keys_of
 from cnnpool.system.atomic import write_bytes
@@ -193,7 +193,7 @@ def compare(
         margin: largest difference that does not matter, > 0, or a share of the baseline's errors as in "10%".
     """
     every = read(data, Asked(keys_of(metric), keys_of(by), seed, runs, where, decimal, best, last))
-    keys = [] if logged(every) else keys_of(by)
+    keys = keys_of(by)
     return Table(
         _compare(every, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
     )

@@ -116,7 +116,7 @@ class Entered:
     files: frozenset[str]
 
 
-def entered(roots: Iterable[Path]) -> list[Entered]:
+def entered(roots: Iterable[Path], told: Callable[..., object] = log.warning) -> list[Entered]:
     """Every folder at or below ``roots``, sorted, each once, but none that is hidden.
 
     The target of a link is entered after all else: where it has a place of its own, that is its name.
@@ -146,7 +146,7 @@ def entered(roots: Iterable[Path]) -> list[Entered]:
             # A link that leads to itself is no error here.
             below = [one for one in entries if os.path.isdir(one)]
         except OSError as error:
-            log.warning("%s is left out: %s", folder, error.strerror)
+            told("%s is left out: %s", folder, error.strerror)
             continue
         names = frozenset(one.name for one in entries) - {one.name for one in below}
         found[place] = Entered(folder, names)

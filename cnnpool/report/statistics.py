@@ -1,4 +1,4 @@
-"""Numbers from few seeds: t intervals, sign-flip tests, Holm's correction, power; intervals over images too.
+"""Numbers from few seeds: t intervals, Holm's correction, power; intervals over images too.
 
 Other seeds would give other networks, and other test images other predictions. The mean over a table (S, N)
 of S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,6 @@ from scipy.special import betaincinv, nctdtrinc, stdtr, stdtrit
 LEVEL = 0.05
 POWER = 0.8
 LEAST_PAIRS = 6
-EXACT_PAIRS = 16
-RESAMPLES = 100_000
 LEAST_SEEDS = 3
 Bits = NDArray[np.bool_]
 Values = NDArray[np.float64]
@@ -93,34 +90,6 @@ def tail(distance: float, error: float, freedom: float) -> float:
     if not error:
         return 0.5 if distance == 0 else float(distance < 0)
     return float(stdtr(freedom, -distance / error))
-
-
-def sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of mean 0 when each paired difference could as well have the other sign.
-
-    Exact up to n = 16; above, of 100,000 patterns by a fixed seed and the observed one, so p is never 0.
-    """
-    d = np.asarray(differences, dtype=np.float64)
-    n = d.size
-    # Patterns that reach the observed sum in another order of addition must count as equal.
-    least = abs(d.sum()) - 1e-12 * np.abs(d).sum()
-    signs = _signs(n)
-    if n <= EXACT_PAIRS:
-        return float(np.mean(np.abs(signs @ d) >= least))
-    # In parts: as floating-point numbers the signs take eight times the memory.
-    parts = np.split(signs, RESAMPLES // 1000)
-    reached = sum(int(np.count_nonzero(np.abs(part @ d) >= least)) for part in parts)
-    return (reached + 1) / (RESAMPLES + 1)
-
-
-@lru_cache(maxsize=1)
-def _signs(n: int) -> NDArray[np.int8]:
-    """(patterns, n) of 1 and -1; all choices of a comparison are as a rule compared over as many pairs."""
-    if n <= EXACT_PAIRS:
-        return (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)).astype(np.int8)
-    generator = np.random.default_rng(0)
-    parts = [generator.integers(0, 2, (1000, n)).astype(np.int8) for _ in range(RESAMPLES // 1000)]
-    return 1 - 2 * np.concatenate(parts)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

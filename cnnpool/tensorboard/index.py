@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -11,14 +12,14 @@ from typing import Any, Generic, Literal, TypeVar
 from cnnpool.choose import ledger
 from cnnpool.choose.ledger import LIVE, Live
 from cnnpool.report import runs
-from cnnpool.report.runs import Run
+from cnnpool.report.runs import Run, entered
 from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import Plan
 
 PAUSE_S = 1.0  # Shortest interval between two scans of the folders
 SHARE = 0.1  # Largest share of time spent scanning: the slower the disk, the longer the pause
-READ = {layout.MARK, layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, LIVE}
+READ = {layout.MARK, layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING}
 Kind = Literal["run", "plan", "study"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]  # A file's name, modification time in ns, size and inode
@@ -122,36 +123,23 @@ class Index:
 
 
 def scan(roots: Sequence[Path]) -> Iterator[Found]:
-    """Every run, plan and study below ``roots``; of several ways to a folder by links, the first."""
-    waiting, seen = list(reversed(roots)), set()
-    while waiting:
-        folder = waiting.pop()
-        try:
-            at = folder.stat()
-            if (at.st_dev, at.st_ino) in seen:
-                continue
-            seen.add((at.st_dev, at.st_ino))
-            entries = sorted(os.scandir(folder), key=lambda one: one.name)
-            below = {one.name for one in entries if one.is_dir()}
-            stamps = {one.name: _stamp(one) for one in entries if one.name in READ - below}
-            plans = [_stamp(one) for one in os.scandir(folder / plan.FOLDER)] if plan.FOLDER in below else []
-        except OSError:
-            # Deleted meanwhile, or not readable.
-            continue
-        for stamp in plans:
-            if stamp[0].endswith(plan.SUFFIX) and not stamp[0].startswith("."):
-                yield Found("plan", folder / plan.FOLDER / stamp[0], (stamp,))
-        if study := stamps.pop(LIVE, None):
-            yield Found("study", folder / study[0], (study,))
-        if layout.MARK in stamps:
-            yield Found("run", folder, tuple(sorted(stamps.values())))
-            below.discard(layout.CHECKPOINTS)
-        waiting += [folder / name for name in sorted(below, reverse=True) if not name.startswith(".")]
+    """Every run, plan and study below ``roots``, in the folders and by the names that ``compare`` finds."""
+    there = [root for root in roots if root.is_dir() and os.access(root, os.R_OK)]
+    for one in entered(there, lambda *_: None):
+        folder, names = one.folder, sorted(one.files & READ)
+        plans = sorted((folder / plan.FOLDER).glob(f"[!.]*{plan.SUFFIX}"))
+        # A file may be gone meanwhile.
+        with suppress(OSError):
+            yield from (Found("plan", path, (_stamp(path),)) for path in plans)
+            if LIVE in one.files:
+                yield Found("study", folder / LIVE, (_stamp(folder / LIVE),))
+            if layout.MARK in one.files:
+                yield Found("run", folder, tuple(_stamp(folder / name) for name in names))
 
 
-def _stamp(entry: os.DirEntry[str]) -> Stamp:
-    stat = entry.stat(follow_symlinks=False)
-    return entry.name, stat.st_mtime_ns, stat.st_size, stat.st_ino
+def _stamp(path: Path) -> Stamp:
+    stat = path.lstat()
+    return path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _pause(began: float) -> float:

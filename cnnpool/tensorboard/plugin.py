@@ -19,7 +19,7 @@ from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import GROUPS, LEARNING, PAINTERS, Plot, plot
-from cnnpool.report.plots.learning_curve import History, history, of_histories
+from cnnpool.report.plots.learning_curve import history, of_histories
 from cnnpool.report.plots.panels import MOST, shown, styles
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.runs import Run
@@ -65,7 +65,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def __init__(self, roots: Sequence[Path]):
         self.index = Index(roots)
         self._compared, self._offers, self._jobs, self._bodies = cached(32), cached(8), cached(2), cached(8)
-        self._figures, self._histories = cached(96), cached(256)
+        self._figures = cached(96)
         self._palettes: dict[tuple[str, ...], Palette] = {}
         source = (files(__package__) / "tab.html").read_text(encoding="utf-8")
         self._template = page.environment("html").from_string(source)
@@ -210,15 +210,10 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def _learning(self, found: View, seeds: bool) -> tuple[Figure, str] | None:
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
-        finished = {row.choice.label: self._history(list(row.choice.runs.values())) for row in rows}
+        finished = {row.choice.label: history(list(row.choice.runs.values())) for row in rows}
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
         return of_histories(finished, styles(found.palette, found.palette), going, seeds=seeds)
-
-    def _history(self, runs: Sequence[Run]) -> History:
-        key = tuple((run.folder, run.results.finished) for run in runs)
-        made: History = self._histories(Task(key, lambda: history(runs)))
-        return made
 
     def _inside(self, now: Snapshot, wanted: Query) -> list[Run]:
         return inside(now.runs, self.index.root, wanted.folder)

@@ -1,15 +1,9 @@
-import itertools
 import math
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from cnnpool.report import statistics
-
-numbers = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 3))
 
 
 def test_summary_of_three_values_by_hand():
@@ -22,33 +16,6 @@ def test_summary_of_three_values_by_hand():
     s = statistics.summarise([0.5])
     assert s.mean == 0.5 and math.isnan(s.sd) and math.isnan(s.low) and math.isnan(s.high)
     assert math.isnan(statistics.summarise([]).mean)
-
-
-@given(st.lists(numbers, min_size=1, max_size=9))
-@settings(max_examples=50)
-def test_sign_flip_counts_every_pattern_of_signs(differences):
-    flips = itertools.product((1, -1), repeat=len(differences))
-    sums = [abs(math.fsum(sign * d for sign, d in zip(signs, differences, strict=True))) for signs in flips]
-    expected = np.mean([s >= abs(math.fsum(differences)) - 1e-9 for s in sums])
-    assert statistics.sign_flip_p(differences) == pytest.approx(expected)
-
-
-def test_drawn_sign_flips_agree_with_all_of_them():
-    differences = np.random.default_rng(3).normal(0.3, 1, 20)
-    patterns = 1 - 2 * (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.int8)
-    exact = np.mean(np.abs(patterns @ differences) >= abs(differences.sum()) - 1e-12)
-    assert statistics.sign_flip_p(differences) == pytest.approx(exact, abs=0.005)
-    assert statistics.sign_flip_p(differences) == statistics.sign_flip_p(differences)
-
-
-def test_no_difference_at_all_has_p_one():
-    assert statistics.sign_flip_p([0.0] * 8) == 1.0
-    assert statistics.sign_flip_p([0.0] * 30) == 1.0
-
-
-def test_a_drawn_p_is_never_zero():
-    # Of so many patterns hardly any reaches this sum.
-    assert 0 < statistics.sign_flip_p([1.0] * 40) < 1e-4
 
 
 def test_holm_by_hand():
