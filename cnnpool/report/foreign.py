@@ -23,15 +23,14 @@ from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
-LOWER = re.compile(
-    r"(?i:loss|error|perplexity|regret)"
-    r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:err|nll|ppl|r?mse|mae|wer|cer|fid|bpc)(?![a-z])"
-)
-"""Words of a metric of which less is better, the short ones as words of their own."""
-HIGHER = re.compile(
-    r"(?i:acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc)"
-    r"|(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:f1|m?ap|m?iou|r2|top.?[15])(?![a-z])"
-)
+BETTER = {
+    "lower": ("loss|error|perplexity|regret", "err|nll|ppl|r?mse|mae|wer|cer|fid|bpc"),
+    "higher": (
+        "acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc",
+        "f1|m?ap|m?iou|r2|top.?[15]",
+    ),
+}
+"""The better direction of a metric by parts of its name, and by short words that stand by themselves."""
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 PATTERN = "{group}/seed_{seed}"  # Suggested for --runs
 HEADS = 20  # Most runs that are read to list what there is
@@ -91,11 +90,15 @@ class Asked:
             return sum(values) / len(values)
         return (max if self.best == "max" else min)((x for x in values if x == x), default=math.nan)
 
-    def better(self, tag: str) -> Literal["higher", "lower"] | None:
-        """Which direction is better, by ``best`` or else by the name; None if that does not say it."""
+    def better(self, tag: str) -> str | None:
+        """The better direction, higher or lower: by ``best`` or else by the name; None if neither says it."""
         if self.best:
             return "lower" if self.best == "min" else "higher"
-        return "lower" if LOWER.search(tag) else "higher" if HIGHER.search(tag) else None
+        for way, (parts, words) in BETTER.items():
+            alone = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{words})(?![a-z])"
+            if re.search(rf"(?i:{parts})|{alone}", tag):
+                return way
+        return None
 
 
 @dataclass(frozen=True)
@@ -156,14 +159,8 @@ def read(data: Any, asked: Asked, each: Callable[[], object] = lambda: None) -> 
 
 
 def _logs(
-    source: str,
-    homes: Sequence[logs.Home],
-    unfit: Sequence[Path],
-    asked: Asked,
-    each: Callable[[], object],
+    source: str, homes: Sequence[logs.Home], unfit: Sequence[Path], asked: Asked, each: Callable[[], object]
 ) -> list[Run]:
-    if not homes and unfit:
-        raise ValueError(f"--runs {asked.runs}: no path fits it, such as {unfit[0]}")
     if not homes:
         raise ValueError(
             f"no run found under {source}: a folder with {layout.MARK} is a run of cnnpool, and of other "
@@ -269,14 +266,10 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     values = {key: texts for key, texts in values.items() if len(texts) > 1}
     tags = Counter(tag for row in rows for tag in row.tags or ())
     places = [row.place for row in rows if row.tags is not None]
-    lines = [
-        f"{source or 'the table'} holds {count} runs: name the metric, what makes a choice, and the seed"
-    ]
-    for key, texts in list(values.items())[:MOST]:
-        some = ", ".join(text[:30] for text in texts[:FEW])
-        lines.append(f"  {key}: {len(texts)} values, {some}{', ...' * (len(texts) > FEW)}")
+    shown = {f"{key}: {len(texts)} values,": [text[:30] for text in texts] for key, texts in values.items()}
+    lines = [f"  {name} {_some(texts)}" for name, texts in list(shown.items())[:MOST]]
     lines += [f"  {tag}: logged by {often} runs" for tag, often in tags.most_common(MOST)]
-    lines += [f"  runs: {', '.join(places[:FEW])}{', ...' * (count > FEW)}"] * bool(places)
+    lines += [f"  runs: {_some(places)}"] * bool(places)
     seed = asked.seed or next((key for key in values if "seed" in key.lower()), "COLUMN")
     few = [key for key, texts in values.items() if key != seed and 2 * len(texts) <= len(rows)]
     metrics = list(tags) if places else [key for key in values if key not in (seed, *few)]
@@ -284,10 +277,19 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     words |= {"by": ",".join(asked.by) or [*few, "COLUMN"][0], "seed": seed}
     if places and (asked.runs or "COLUMN" in words.values()):
         words["runs"] = asked.runs or PATTERN
-        # The pattern names what is not named.
-        words = {key: text for key, text in words.items() if key in ("metric", "runs") or getattr(asked, key)}
+        parts = ["by", "seed"] if "{seed}" in words["runs"] else ["by"]
+        words = {key: text for key, text in words.items() if key not in parts or getattr(asked, key)}
     typed = " ".join(f"--{key} {shlex.quote(text)}" for key, text in words.items())
     python = ", ".join(f"{key}={text!r}" for key, text in words.items())
-    lines.append(f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})")
-    lines.append(f"where no number says which runs belong together: --seed {UNPAIRED}")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"{source or 'the table'} holds {count} runs: name the metric, what makes a choice, and the seed",
+            *lines,
+            f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})",
+            f"where no number says which runs belong together: --seed {UNPAIRED}",
+        ]
+    )
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:FEW]) + ", ..." * (len(texts) > FEW)

@@ -66,7 +66,7 @@ def homes(
     unfit = []
     for path, folder in logs.items():
         relative = Path(os.path.relpath(path, base)).as_posix()
-        above = [folder, *folder.parents][: relative.count("/") + 1]
+        above = [folder, *folder.parents][: len(Path(os.path.relpath(folder, base)).parts) + 1]
         # The nearest of each, in their order.
         nearest = {name: one for name in PARAMETERS for one in reversed(above) if (one / name).is_file()}
         top = folder.parent if folder.parent in events else folder
@@ -82,6 +82,8 @@ def homes(
             facts += parameters(file)
         for key, value in facts:
             home.facts[key][str(value)] = None
+    if unfit and not runs:
+        raise ValueError(f"--runs {pattern}: no path fits it, such as {unfit[0]}")
     return list(runs.values()), unfit
 
 
@@ -125,12 +127,13 @@ def read(home: Home, metrics: Sequence[str], decimal: str) -> Row:
 
 def _curve(place: str, found: Found, name: str) -> Series | None:
     """The curve ``name`` of the logs that lie highest, which must agree."""
-    every = found.get(name, ())
-    highest = [one for one in every if one[0] == min(depth for depth, *_ in every)]
+    known = found.get(name, ())
+    highest = [one for one in known if one[0] == min(depth for depth, *_ in known)]
     for _, path, names, (_, values) in highest[1:]:
         _, first, others, (_, wanted) = highest[0]
         if len(values) != len(wanted) or not all(map(_close, values, wanted)):
-            other = next(other for other in names if other not in others)
+            every = [*names, *others]
+            other = next((one for one in every if every.count(one) == 1), name)
             raise ValueError(
                 f"{place} is one run, but {name} differs between {first} and {path}: name one, as in "
                 f"--metric {other}, or say by --runs which paths are runs"

@@ -72,13 +72,14 @@ def table(path: Path) -> Table:
     for line, row in lines:
         if len(row) != len(header):
             raise damaged(path, f"line {line} has {len(row)} cells, and the header has {len(header)}")
-    return {f"{path}, line {line}": dict(zip(header, row, strict=True)) for line, row in lines}
+    where = f"{path}, line"
+    return {f"{where} {line}": dict(zip(header, row, strict=True)) for line, row in lines}
 
 
 def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
     """The ``wanted`` columns of a CSV file with a row a step: another column must rise from row to row.
 
-    Of several, which order rows alike, one called as steps are gives them.
+    Of several, which order rows alike, one called step or epoch gives the steps.
     """
     rows = table(path)
     header = list(next(iter(rows.values())))
@@ -87,7 +88,8 @@ def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
             raise ValueError(
                 f"{path}: rows differ in {name}: give a table of runs by its name, not its folder"
             )
-    others = sorted({*header} - {*wanted}, key=lambda name: (not STEPS.search(name), header.index(name)))
+    others = [name for name in header if name not in wanted]
+    others.sort(key=lambda name: (not STEPS.search(name), "step" not in name.lower()))
     curves = {}
     for tag in sorted({*wanted} & {*header}):
         if own := {place: row for place, row in rows.items() if row[tag].strip()}:
@@ -157,14 +159,12 @@ def event_log(folder: Path, wanted: Collection[str]) -> Log:
 
 
 def _forward(points: Sequence[tuple[int, float]]) -> Series:
-    steps, values = array("d"), array("d")
-    for step, value in points:
-        while steps and step <= steps[-1]:
-            steps.pop()
-            values.pop()
-        steps.append(step)
-        values.append(value)
-    return steps, values
+    """The points of which no later one has the same step or one before."""
+    kept: list[tuple[int, float]] = []
+    for point in reversed(points):
+        if not kept or point[0] < kept[-1][0]:
+            kept.append(point)
+    return array("d", [step for step, _ in reversed(kept)]), array("d", [x for _, x in reversed(kept)])
 
 
 def _cut(path: Path) -> str:
