@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 UNSET = "unset"
+MOST = 12  # Most values that are named
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
 """Written first; it marks a folder as a report."""
@@ -230,10 +231,11 @@ def meeting(
     for key, values in conditions(where).items():
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
-        there = ", ".join(sorted({text_at(one, key) for one in kept}))
+        there = sorted({text_at(one, key) for one in kept})
         kept = [one for one in kept if text_at(one, key) in values]
         if not kept:
-            raise ValueError(f"--where {key}={values[0]}: no run has it; {key} is one of {there}")
+            named = ", ".join(there[:MOST]) + ", ..." * (len(there) > MOST)
+            raise ValueError(f"--where {key}={values[0]}: no run has it; {key} is one of {named}")
     return kept
 
 

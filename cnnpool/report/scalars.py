@@ -65,7 +65,7 @@ def table(path: Path) -> Table:
         raise damaged(path, str(getattr(error, "strerror", None) or error)) from None
     if len(lines) < 2:
         raise damaged(path, "it has no rows below a header")
-    header = [name.strip() or f"column {at}" for at, name in enumerate(lines.pop(0)[1], 1)]
+    header = [name.strip() or f"column_{at}" for at, name in enumerate(lines.pop(0)[1], 1)]
     for name in header:
         if (count := header.count(name)) > 1:
             raise ValueError(f"{path}: {count} columns are called {name}: rename them")

@@ -191,6 +191,8 @@ def test_what_is_not_a_number_is_named_with_its_place(tmp_path, capsys, cell, sa
     assert means(path, "acc", **NAMED, where=["group=a", "group=c"]) == {"a": 0.5}
     with pytest.raises(ValueError, match="--where seed=7: no run has it; seed is one of 0, 1"):
         cnnpool.compare(path, "acc", **NAMED, where=["seed=7"])
+    with pytest.raises(ValueError, match=r"--where sed: no run has this key; did you mean 'seed'\?"):
+        cnnpool.compare(path, "acc", **NAMED, where=["sed=7"])
     log = rows(tmp_path / "logs" / "a" / "seed_0" / "log.csv", "step,acc", "1,0.5", f"2,{cell}")
     assert f"{log}, line 3, {said}" in text(
         capsys, tmp_path / "logs", "--metric", "acc", "--runs", PATTERN, status=2
@@ -376,7 +378,7 @@ def test_a_column_that_rises_holds_the_steps_whatever_its_name(tmp_path, name):
     for lines, said in (
         (
             [f"{name},acc", "1,0.1", "2,0.2", "2,0.3"],
-            f"log.csv, line 4: {name or 'column 1'} goes from 2 to 2, and no column of steps rises",
+            f"log.csv, line 4: {name or 'column_1'} goes from 2 to 2, and no column of steps rises",
         ),
         # A clock goes on where a restart repeats steps, and seeds are no steps.
         (
