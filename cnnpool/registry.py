@@ -123,9 +123,18 @@ def names(table: Mapping[str, Callable[..., Any]], group: str) -> list[str]:
 def construct(
     table: Mapping[str, Callable[..., Made]], group: str, name: str, /, *args: Any, **options: Any
 ) -> Made:
-    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters."""
+    """Call the entry ``name`` with ``options``, checked against its keyword-only parameters, once."""
     entry = lookup(table, group, name)
-    return entry(*args, **check(entry, name, options))
+    return entry(*args, **for_call(entry, name, options))
+
+
+def for_call(entry: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``options`` with which to call ``entry``, checked once: here, or their values by its constructor."""
+    if not hasattr(getattr(entry, "__init__", None), "checks_options"):
+        return check(entry, name, options)
+    for key in options:
+        refuse_unknown(key, options_of(entry), name)
+    return options
 
 
 def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
@@ -163,12 +172,15 @@ def check_options(
 ) -> dict[str, Any]:
     checked = {}
     for key, value in options.items():
-        if key not in known:
-            where = "" if path is None else f"{path}.{key}: "
-            raise ValueError(f"{where}{name} has no option {key!r}; {did_you_mean(key, known)}")
+        refuse_unknown(key, known, name, "" if path is None else f"{path}.{key}: ")
         where = f"{name}: {key}" if path is None else f"{path}.{key}"
         checked[key] = known[key].validate(where, value)
     return checked
+
+
+def refuse_unknown(key: str, known: Mapping[str, Option], name: str, where: str = "") -> None:
+    if key not in known:
+        raise ValueError(f"{where}{name} has no option {key!r}; {did_you_mean(key, known)}")
 
 
 def check_fields(instance: Any, path: str) -> None:
@@ -191,6 +203,7 @@ def checked(entry: Class) -> Class:
         }
         construct_unchecked(self, *args, **taken)
 
+    __init__.checks_options = True  # type: ignore[attr-defined]
     entry.__init__ = __init__  # type: ignore[misc]
     return entry
 

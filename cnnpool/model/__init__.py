@@ -36,8 +36,8 @@ def build(
         ValueError: for an unknown name or option, a value out of range, or images too small for the stages.
     """
     entry: Callable[..., Cnn] = registry.lookup(MODELS, "models", name)
-    checked = registry.check(entry, name, options)
-    return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
+    own = registry.for_call(entry, name, options)
+    return entry(in_channels, size, num_classes, pool=pool, readout=readout, **own)
 
 
 __all__ = ["MODELS", "Airbench", "AllConv", "Cnn", "ConvNet", "Resnet20", "Sprint", "Vgg", "build"]
