@@ -1,4 +1,4 @@
-"""Training recipe: the options of ``conf/fit``, ``conf/trainer`` and ``conf/log``, checked."""
+"""Training recipe: the options of ``fit``, ``trainer`` and ``log``, checked."""
 
 import math
 import os

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
@@ -64,6 +65,13 @@ def names(group: str) -> list[str]:
     return list(_content()[group])
 
 
+def choices(group: str) -> list[str]:
+    """The choices of a group that are a class's or function's own options, all at their defaults."""
+    if group == "probe":
+        return []
+    return ["default"] if names(group) == [""] else names(group)
+
+
 def options_of(group: str, name: str) -> Mapping[str, Option]:
     """The options of a choice; a KeyError if the group has no such name, which a package may define."""
     names = _content()[group]
@@ -75,7 +83,7 @@ def options_of(group: str, name: str) -> Mapping[str, Option]:
 @cache
 def _options(group: str, name: str) -> Mapping[str, Option]:
     return {
-        key: Option(_hint(content["type"]), text=content["text"])
+        key: Option(_hint(content["type"]), content.get("default", Parameter.empty), content["text"])
         for key, content in _content()[group][name].items()
     }
 

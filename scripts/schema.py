@@ -1,4 +1,4 @@
-"""Write ``cnnpool/schema.json``: the options of every choice, from the signatures and docstrings.
+"""Write ``cnnpool/schema.json``: every choice's options and defaults, from signatures and docstrings.
 
 usage: python scripts/schema.py
 """
@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import DocInfo, GroupedMetadata, Predicate
 
 from cnnpool import bounds, registry, schema
+from cnnpool.run_folder.identity import as_json
 
 BUILT = {"model": ("pool", "readout")}
 """Arguments that a configuration does not set by their own names."""
@@ -32,7 +33,7 @@ def entries(group: str) -> dict[str, Callable[..., Any]]:
 
 
 def generate() -> dict[str, dict[str, dict[str, Any]]]:
-    """Group -> choice -> option -> its type and a sentence on it."""
+    """Group -> choice -> option -> its type, a sentence on it, and its default if it has one."""
     return {
         group: {name: _options(entry, BUILT.get(group, ())) for name, entry in entries(group).items()}
         for group in schema.GROUPS
@@ -45,10 +46,14 @@ def _options(entry: Callable[..., Any], left_out: tuple[str, ...]) -> dict[str, 
         texts |= sentences(inspect.cleandoc(one.__doc__ or ""))
     known = registry.options_of(entry)
     return {
-        key: {"type": encode(option.hint), "text": texts.get(key, "")}
+        key: {"type": encode(option.hint), "text": texts.get(key, ""), **_default(option)}
         for key, option in known.items()
         if key not in left_out
     }
+
+
+def _default(option: registry.Option) -> dict[str, Any]:
+    return {} if option.default is inspect.Parameter.empty else {"default": as_json(option.default)}
 
 
 def encode(hint: Any) -> Any:

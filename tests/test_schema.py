@@ -4,12 +4,16 @@ import json
 import re
 import subprocess
 import sys
+from inspect import Parameter
 
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
 
 from cnnpool import registry, schema
 from cnnpool.launch import conf_dir, names_of
+from cnnpool.launch.hydra_compose import opened
 from scripts.schema import BUILT, entries, generate
 
 GROUPS = pytest.mark.parametrize("group", schema.GROUPS)
@@ -31,23 +35,32 @@ def test_an_option_has_the_type_of_its_parameter_and_a_sentence(group):
 
 
 @GROUPS
-def test_every_choice_has_its_options_with_their_defaults_in_its_file(group):
-    for name, entry in entries(group).items():
-        stem = {"fit": "default", "trainer": "default", "probe": "full"}.get(group, name)
-        content = yaml.safe_load((conf_dir() / group / f"{stem}.yaml").read_text())
-        content = content[name] if group == "probe" else content
-        assert set(content) - {"name", "defaults"} == set(schema.options_of(group, name)), name
-        if group == "probe":
-            # Of more images than by default.
-            registry.check(entry, name, content)
-            continue
+def test_every_choice_has_its_options_with_their_defaults_and_a_file_what_differs(group):
+    with opened():
+        store = ConfigStore.instance()
+    for name, entry in entries(group).items() if group != "probe" else ():
+        stem = name or "default"
+        path = conf_dir() / group / f"{stem}.yaml"
+        own = yaml.safe_load(path.read_text()) if path.is_file() else {}
+        place = f"signature/{group}/{stem}" if own else f"{group}/{stem}"
+        content = OmegaConf.to_container(store.load(f"{place}.yaml").node)
+        assert not own or own.pop("defaults")[0] == f"/{place}@_here_"
+        assert all(key in content and content[key] != value for key, value in own.items())
+        assert content.pop("name", name) == name and set(content) == set(schema.options_of(group, name))
         for key, option in registry.options_of(entry).items():
-            value = tuple(content[key]) if isinstance(content.get(key), list) else content.get(key)
-            # A reference, or to be given.
-            other = str(value).startswith(("${", "???")) or key in BUILT.get(group, ())
-            assert other or value == option.default
+            if key not in BUILT.get(group, ()):
+                value = tuple(content[key]) if isinstance(content[key], list) else content[key]
+                assert value == ("???" if option.default is Parameter.empty else option.default)
     if group not in ("fit", "trainer", "probe"):
         assert set(names_of(group)) - {"keep"} == set(schema.names(group))
+
+
+def test_the_full_choice_of_probes_has_all_their_options():
+    for name, entry in entries("probe").items():
+        content = yaml.safe_load((conf_dir() / "probe" / "full.yaml").read_text())[name]
+        assert set(content) == set(schema.options_of("probe", name)), name
+        # Of more images than by default.
+        registry.check(entry, name, content)
 
 
 def test_an_unknown_name_has_no_options():

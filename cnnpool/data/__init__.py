@@ -31,7 +31,7 @@ DATASETS: dict[str, type[Source]] = {
 
 
 def build(name: str, *, seed: int = 0, samples: int | None = None, **options: Any) -> Dataset:
-    """Build the data set called ``name`` (a stem of ``conf/data``), cut by ``seed``, and log what it holds.
+    """Build the data set called ``name``, cut by ``seed``, and log what it holds.
 
     With ``samples``, of files listed by class no more training and test images are decoded.
 

@@ -1,4 +1,4 @@
-"""Callbacks that a run selects by name: the choices of ``conf/callback``."""
+"""Callbacks that a run selects by name: the choices of ``callback``."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

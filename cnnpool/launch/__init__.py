@@ -5,6 +5,8 @@ from pathlib import Path
 
 import yaml
 
+from cnnpool.schema import GROUPS, choices
+
 
 @cache
 def conf_dir() -> Path:
@@ -15,10 +17,10 @@ def conf_dir() -> Path:
 
 
 def names_of(key: str, more: Path | None = None) -> list[str]:
-    """The files among which a choice selects, including those in the user's folder ``more``."""
-    folders = [conf_dir(), *([more] if more else [])]
-    found = {path.stem for folder in folders for path in (folder / key.partition("@")[0]).glob("*.yaml")}
-    return sorted(found - {"inherit"})
+    """The names among which a choice selects, including files in the user's folder ``more``."""
+    folders, group = [conf_dir(), *([more] if more else [])], key.partition("@")[0]
+    found = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
+    return sorted({*found, *(choices(group) if group in GROUPS else ())} - {"inherit"})
 
 
 def defaults() -> dict[str, str]:

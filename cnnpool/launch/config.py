@@ -12,7 +12,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from cnnpool.schema import GROUPS, SECTIONS
+from cnnpool.schema import GROUPS, SECTIONS, choices
 from cnnpool.system.output import shortened
 
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
@@ -136,7 +136,7 @@ def check_folder(folder: Path, ours: Path) -> tuple[dict[str, str], dict[str, se
             loaded = yaml.safe_load(text)
             content = loaded if isinstance(loaded, dict) else {}
             words[name] = set(WORD.findall(str(content.get("defaults"))))
-            if (ours / name).is_file() and (ours / name).read_text(encoding="utf-8") != text:
+            if _is_ours(name, ours) and not _is_copy(ours / name, text):
                 raise ValueError(f"{path}: there is a {name[:-5]} already; give it another name")
             for setting in _of_hydra(content):
                 raise refuse_hydra(f"{path}: {setting}")
@@ -147,6 +147,15 @@ def check_folder(folder: Path, ours: Path) -> tuple[dict[str, str], dict[str, se
         except ValueError as error:
             mistakes[name] = str(error)
     return mistakes, words
+
+
+def _is_ours(name: str, ours: Path) -> bool:
+    group, _, stem = name.removesuffix(".yaml").rpartition("/")
+    return (ours / name).is_file() or (group in GROUPS and stem in choices(group))
+
+
+def _is_copy(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 def _of_hydra(content: dict[Any, Any]) -> Iterator[str]:

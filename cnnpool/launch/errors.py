@@ -6,7 +6,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from cnnpool.launch import conf_dir, defaults
+from cnnpool.launch import defaults, names_of
 from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import PACKAGES, PLUGINS, is_of_late_stage
 from cnnpool.recipe import REFUSED
@@ -74,15 +74,14 @@ def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -
 
 def _no_choice(error: MissingConfigException) -> str:
     name = str(error.missing_cfg_file)
-    files = (conf_dir() / name).parent.glob("*.yaml") if "/" in name else ()
-    known = sorted(error.options or [path.stem for path in files])
+    group, _, word = name.rpartition("/")
+    known = sorted(error.options or (names_of(group) if group else ()))
     if name.startswith(PLUGINS):
         kind, _, plugin = name.removeprefix("hydra/").partition("/")
         package = f"hydra-{plugin.partition('_')[0]}-{kind}"
         return f"no {name}; choose from {', '.join(known)}, or pip install {package}"
     if not known:
         return f"no {name}.yaml in conf or the folder of --config-dir"
-    group, _, word = name.rpartition("/")
     more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})" if group == "model" else ""
     return f"no {name}; {did_you_mean(word, known)}{more or MEANT.get(group, '')}"
 

@@ -11,6 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, Quote, QuotedString
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -23,7 +24,8 @@ from cnnpool.launch.config import WORD, check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
-from cnnpool.schema import GROUPS, options_of
+from cnnpool.registry import Option
+from cnnpool.schema import GROUPS, choices, options_of
 
 PRIMARY = "train"
 FROM_PACKAGES = ("callback", "data", "log", "model", "pool", "readout")
@@ -137,8 +139,25 @@ class Composer:
             options = {key: one for key, one in network_options(word).items() if key not in fixed}
         else:
             return
-        usual = {k: MISSING if one.default is Parameter.empty else one.default for k, one in options.items()}
-        ConfigStore.instance().store(word, usual | own, group, package)
+        ConfigStore.instance().store(word, _usual(options) | own, group, package)
+
+
+def _usual(options: Mapping[str, Option]) -> dict[str, Any]:
+    return {k: MISSING if one.default is Parameter.empty else one.default for k, one in options.items()}
+
+
+def _offer_signatures() -> None:
+    """Add our own choices at their signatures' defaults; where a file has the name, as its beginning."""
+    store = ConfigStore.instance()
+    for group in GROUPS:
+        package = "callback.{}" if group == "callback" else None
+        for name in choices(group):
+            begins = (conf_dir() / group / f"{name}.yaml").is_file()
+            place = f"signature/{group}" if begins else group
+            if store.get_type(f"{place}/{name}.yaml") == ObjectType.NOT_FOUND:
+                named = {} if group in ("fit", "trainer", "callback") else {"name": name}
+                node = named | _usual(options_of(group, name))
+                store.store(name, node, place, package and package.format(name))
 
 
 def _with_recipe(
@@ -173,6 +192,7 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
                 raise ValueError(f"no {name}.yaml in conf or {own}")
             # Hydra looks for the primary file only in the first folder.
             first, second = own, ours
+    _offer_signatures()
     with initialize_config_dir(str(first), job_name=PRIMARY, version_base="1.3"):
         yield Composer(name, second, own)
 

@@ -13,7 +13,6 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool import registry
-from cnnpool.launch import conf_dir
 from cnnpool.launch.config import (
     CALLED,
     CONTROL,
@@ -24,7 +23,7 @@ from cnnpool.launch.config import (
     refuse_code,
     refuse_hydra,
 )
-from cnnpool.schema import SECTIONS
+from cnnpool.schema import GROUPS, SECTIONS
 from cnnpool.system.output import shortened
 
 FORM = "expected KEY=VALUE, e.g. pool=max"
@@ -140,8 +139,8 @@ def is_plugin(key: str) -> bool:
 
 
 def is_choice(key: str) -> bool:
-    """Whether ``key`` selects a file by its name, such as ``pool``."""
-    return bool(key) and (conf_dir() / key).is_dir()
+    """Whether ``key`` selects a choice by its name, such as ``pool``."""
+    return key in (*GROUPS, "experiment", "choose")
 
 
 @cache

@@ -9,7 +9,7 @@ from cnnpool.launch.run_ray import run_ray
 from cnnpool.launch.run_slurm import run_slurm
 
 Runner = Callable[..., Iterator[Outcome]]
-"""Takes jobs and yields outcomes as they end; keyword-only parameters are the options of ``conf/launch``.
+"""Takes jobs and yields outcomes as they end; keyword-only parameters are the options of ``launch``.
 
 A signal is raised inside as ``Stopped``: a runner forwards it to the running jobs, waits for them, and
 raises it again.

@@ -30,7 +30,7 @@ def build(
     readout: ReadoutFactory,
     **options: Any,
 ) -> Cnn:
-    """The backbone called ``name`` (a stem of ``conf/model``) for images (``in_channels``, *``size``).
+    """The backbone called ``name`` for images (``in_channels``, *``size``).
 
     Raises:
         ValueError: for an unknown name or option, a value out of range, or images too small for the stages.

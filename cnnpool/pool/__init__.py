@@ -142,7 +142,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
 
 
 def build(name: str, channels: int, **options: Any) -> Pool2d:
-    """The operator called ``name`` (a stem of ``conf/pool``) for maps of ``channels`` channels.
+    """The operator called ``name`` for maps of ``channels`` channels.
 
     Example:
         >>> build("max_blur", channels=3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape

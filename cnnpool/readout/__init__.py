@@ -31,7 +31,7 @@ READOUTS: dict[str, type[Readout]] = {
 
 
 def build(name: str, channels: int, size: tuple[int, int], **options: Any) -> Readout:
-    """The readout called ``name``, a stem of ``conf/readout``, for maps of ``channels`` and ``size`` (H, W).
+    """The readout called ``name`` for maps of ``channels`` and ``size`` (H, W).
 
     Raises ValueError for an unknown name or option, or a value out of range.
     """

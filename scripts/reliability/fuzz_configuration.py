@@ -21,6 +21,7 @@ from pathlib import Path
 import yaml
 
 from cnnpool import cli
+from cnnpool.completion import keys_of
 from cnnpool.launch import conf_dir
 from cnnpool.system.output import Visible
 
@@ -47,7 +48,7 @@ class Hung(BaseException):
 
 def main(arguments: list[str]) -> int:
     count, chance = int(arguments[0]) if arguments else 3000, random.Random(int([*arguments, 0, 0][1]))
-    keys = sorted({key for path in conf_dir().rglob("*.yaml") for key in known_keys(path)})
+    keys = sorted({*keys_of(()), *(key for path in conf_dir().rglob("*.yaml") for key in known_keys(path))})
     found = Counter(dict.fromkeys(COUNTS, 0))
     signal.signal(signal.SIGVTALRM, _stop)
     for _ in range(count):

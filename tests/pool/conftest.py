@@ -1,23 +1,21 @@
-"""Every operator that conf/pool offers, and inputs to ask it with."""
+"""Every operator that a command line offers, and inputs to ask it with."""
 
 import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import random_maps
 import torch
 from torch import Tensor, func, nn
 
+from cnnpool import schema
 from cnnpool.pool import Pool2d, build, dispatch
-from cnnpool.registry import KEEP
 
-CONF = Path(__file__).parents[2] / "conf" / "pool"
 ASKED = os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None
 # Tests of operators that have kernels, made once by those and once by torch's operators.
 COMPILED = {"aps", "avg", "blur", "max", "max_blur", "means", "stochastic"}
-STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem not in ("inherit", KEEP))
+STEMS = sorted(schema.names("pool"))
 KINDS = {
     *("adaptive_blur", "adaptive_max", "aps", "avg", "flc", "fractional_max", "gem", "lip", "lps", "max"),
     *("max_blur", "median", "resize", "s3", "stochastic", "unshuffle", "wavelet"),
@@ -50,11 +48,6 @@ def set_threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def conf() -> Path:
-    return CONF
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Promises of every operator of conf/pool, whatever it computes: names, options, sizes, tensors, draws.
+"""Promises of every operator, whatever it computes: names, options, sizes, tensors, draws.
 
 An operator is excused from a promise by its own class attributes alone: ``gain = None`` (no fixed gain),
 ``random = True`` (draws in training mode), ``equivariant = False`` (does not commute with shifts by the
@@ -12,30 +12,26 @@ import pickle
 
 import pytest
 import torch
-import yaml
 from functions import CALLS
 from torch import fx, nn
 from torch.testing import assert_close
 
 from cnnpool import pool, registry, schema
+from cnnpool.launch import names_of
 from cnnpool.pool import OPERATORS, Pool2d, build
 from cnnpool.registry import KEEP
 
 
-def test_yaml_holds_every_option_at_its_default(stem, conf):
-    written = yaml.safe_load((conf / f"{stem}.yaml").read_text())
-    assert written.pop("name") == stem
-    if written.get("norm") == "${norm_of_model:}":
-        # On the command line the network decides, alone there is none.
-        written["norm"] = "none"
+def test_the_schema_holds_every_option_at_its_default(stem):
+    written = {name: option.default for name, option in schema.options_of("pool", stem).items()}
     defaults = {name: option.default for name, option in registry.options_of(OPERATORS[stem]).items()}
     assert {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()} == defaults
     checked = registry.check(OPERATORS[stem], stem, written)
     assert {k: type(v) for k, v in checked.items()} == {k: type(v) for k, v in defaults.items()}
 
 
-def test_every_operator_of_the_table_has_a_yaml(conf):
-    assert {path.stem for path in conf.glob("*.yaml")} - {"inherit", KEEP} == set(OPERATORS)
+def test_every_operator_of_the_table_is_a_choice():
+    assert {*names_of("pool")} - {KEEP} == set(OPERATORS)
 
 
 def test_facts_are_stated(stem):

@@ -1,4 +1,4 @@
-"""Every operator of conf/pool under autograd, ``torch.func``, ``torch.compile``, and deterministic mode."""
+"""Every operator under autograd, ``torch.func``, ``torch.compile``, and deterministic mode."""
 
 import pytest
 import torch

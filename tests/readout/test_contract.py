@@ -1,4 +1,4 @@
-"""Promises of every readout of conf/readout, whatever it computes.
+"""Promises of every readout, whatever it computes.
 
 Sizes differ along the axes so that a mix-up shows, and are no smaller than 4, the finest default grid.
 """
@@ -6,7 +6,6 @@ Sizes differ along the axes so that a mix-up shows, and are no smaller than 4, t
 import copy
 import inspect
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +14,10 @@ from torch import func
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from cnnpool import registry
+from cnnpool import registry, schema
 from cnnpool.readout import READOUTS, Readout, build
 
-CONF = Path(__file__).parents[2] / "conf" / "readout"
-STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != registry.KEEP)
+STEMS = sorted(schema.names("readout"))
 SIZE = (4, 6)
 pytestmark = pytest.mark.parametrize("stem", STEMS)
 
@@ -37,7 +35,7 @@ def flat_function(readout):
     return call
 
 
-def test_yaml_and_table_share_one_stem(stem):
+def test_schema_and_table_share_one_stem(stem):
     assert issubclass(READOUTS[stem], Readout)
     assert set(STEMS) == set(READOUTS)
 

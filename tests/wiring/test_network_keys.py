@@ -39,9 +39,11 @@ def every(group, names):
 
 
 def usual(group, name):
-    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
-    known = yaml.safe_load(text.replace("${norm_of_model:}", "batch"))
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in known.items() if key != "name"}
+    known = {key: option.default for key, option in schema.options_of(group, name).items()}
+    path = conf_dir() / group / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
+    known |= yaml.safe_load(text.replace("${norm_of_model:}", "batch"))
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in known.items() if key != "defaults"}
 
 
 def others(group, name):
