@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report import logs
-from cnnpool.report.logs import Row
+from cnnpool.report.logs import PATTERN, Row
 from cnnpool.report.runs import Run, entered, is_report, meeting, read_all
 from cnnpool.report.scalars import STEPS, Series, Table, numbers, table
 from cnnpool.run_folder import layout
@@ -32,7 +32,6 @@ BETTER = {
 }
 """The better direction of a metric by parts of its name, and by short words that stand by themselves."""
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
-PATTERN = "{group}/seed_{seed}"  # Suggested for --runs
 HEADS = 20  # Most runs that are read to list what there is
 MOST, FEW = 12, 4  # Most columns or curves that are listed, and values or places
 
@@ -82,9 +81,7 @@ class Asked:
         """The value of ``series``; NaN if it ends with NaN, or, for the best, if it holds nothing else."""
         count = len(series[1])
         if self.last is not None and not 0 < self.last <= count:
-            raise ValueError(
-                f"{place} has {count} points: name 1 to {count} of them, not the last {self.last}"
-            )
+            raise ValueError(f"{place} has {count} points: name 1 to {count} with --mean-of-last")
         values = series[1][-self.points :]
         if self.points:
             return sum(values) / len(values)
@@ -248,14 +245,11 @@ def _fact(row: Row, key: str, known: Iterable[str]) -> str:
 def _seed(row: Row, key: str, known: Iterable[str]) -> int:
     text = _fact(row, key, known)
     if STEPS.search(key) and "seed" not in key.lower():
-        raise ValueError(
-            f"--seed {key}: that numbers steps of a run; give a table with the last row of each run"
-        )
+        raise ValueError(f"--seed {key}: that numbers steps of a run; keep the last row of each run")
     # A column of whole numbers in which one is missing holds 3.0 for 3.
     if not re.fullmatch(r"[0-9]{1,18}(\.0*)?", text):
-        raise ValueError(
-            f'{row.place}, {key}: "{text}" is not a whole number from 0; --seed {UNPAIRED} does without'
-        )
+        said = f'"{text}" is not a whole number from 0; --seed {UNPAIRED} does without'
+        raise ValueError(f"{row.place}, {key}: {said}")
     return int(text.partition(".")[0])
 
 
@@ -267,7 +261,10 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     tags = Counter(tag for row in rows for tag in row.tags or ())
     places = [row.place for row in rows if row.tags is not None]
     shown = {f"{key}: {len(texts)} values,": [text[:30] for text in texts] for key, texts in values.items()}
-    lines = [f"  {name} {_some(texts)}" for name, texts in list(shown.items())[:MOST]]
+    lines = [
+        f"{source or 'the table'} holds {count} runs: name the metric, the keys of a choice, and the seed"
+    ]
+    lines += [f"  {name} {_some(texts)}" for name, texts in list(shown.items())[:MOST]]
     lines += [f"  {tag}: logged by {often} runs" for tag, often in tags.most_common(MOST)]
     lines += [f"  runs: {_some(places)}"] * bool(places)
     seed = asked.seed or next((key for key in values if "seed" in key.lower()), "COLUMN")
@@ -281,14 +278,8 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
         words = {key: text for key, text in words.items() if key not in parts or getattr(asked, key)}
     typed = " ".join(f"--{key} {shlex.quote(text)}" for key, text in words.items())
     python = ", ".join(f"{key}={text!r}" for key, text in words.items())
-    return "\n".join(
-        [
-            f"{source or 'the table'} holds {count} runs: name the metric, what makes a choice, and the seed",
-            *lines,
-            f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})",
-            f"where no number says which runs belong together: --seed {UNPAIRED}",
-        ]
-    )
+    lines.append(f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})")
+    return "\n".join([*lines, f"where no number says which runs belong together: --seed {UNPAIRED}"])
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Folders of logs -> rows: which logs are one run, what its parameters are, and its curves by their names."""
 
-import math
 import os
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from cnnpool.run_folder.reading import read_yaml
 
 PARAMETERS = ("hparams.yaml", f"{layout.SETTINGS}/config.yaml")
 """Files with parameters: Lightning's, beside its logs, and Hydra's, in the folder of a job."""
-CLOSE = 1e-6  # Relative difference up to which two logs agree: event files hold 32 bits
+PATTERN = "{group}/seed_{seed}"  # Suggested for --runs
 Found = Mapping[str, Sequence[tuple[int, Path, list[str], Series]]]
 """By name the curves that go by it: depth of their log below the run, its path, all their names, points."""
 
@@ -131,7 +131,8 @@ def _curve(place: str, found: Found, name: str) -> Series | None:
     highest = [one for one in known if one[0] == min(depth for depth, *_ in known)]
     for _, path, names, (_, values) in highest[1:]:
         _, first, others, (_, wanted) = highest[0]
-        if len(values) != len(wanted) or not all(map(_close, values, wanted)):
+        # Event files hold 32 bits.
+        if array("f", values).tobytes() != array("f", wanted).tobytes():
             every = [*names, *others]
             other = next((one for one in every if every.count(one) == 1), name)
             raise ValueError(
@@ -139,10 +140,6 @@ def _curve(place: str, found: Found, name: str) -> Series | None:
                 f"--metric {other}, or say by --runs which paths are runs"
             )
     return highest[0][3] if highest else None
-
-
-def _close(x: float, y: float) -> bool:
-    return math.isclose(x, y, rel_tol=CLOSE) or (x != x and y != y)
 
 
 def _fit(pattern: str, path: str) -> re.Match[str] | None:
@@ -161,9 +158,7 @@ def _ways(pattern: str) -> list[re.Pattern[str]]:
     parts = re.split(r"\{(\w+)\}", pattern.removesuffix(".csv"))
     keys = parts[1::2]
     if not {*keys} - {"seed"} or len({*keys}) < len(keys) or {*"{}"} & {*"".join(parts[::2])}:
-        raise ValueError(
-            f"--runs {pattern}: name parts of a path, once each, such as {{group}}/seed_{{seed}}"
-        )
+        raise ValueError(f"--runs {pattern}: name parts of a path, once each, such as {PATTERN}")
     ways = []
     for few in ("?", ""):
         of = {key: f"(?P<{key}>[^/]+{few})" for key in keys} | {"seed": f"(?P<seed>[0-9]{{1,18}}{few})"}

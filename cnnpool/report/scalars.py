@@ -85,9 +85,7 @@ def csv_log(path: Path, wanted: Collection[str], decimal: str) -> Log:
     header = list(next(iter(rows.values())))
     for name in header:
         if name.lower().endswith("seed") and len({row[name].strip() for row in rows.values()} - {""}) > 1:
-            raise ValueError(
-                f"{path}: rows differ in {name}: give a table of runs by its name, not its folder"
-            )
+            raise ValueError(f"{path}: rows differ in {name}: give a table of runs by its name")
     others = [name for name in header if name not in wanted]
     others.sort(key=lambda name: (not STEPS.search(name), "step" not in name.lower()))
     curves = {}

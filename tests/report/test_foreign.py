@@ -518,12 +518,8 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
         found = text(*asked, *options)
         assert f"{mean} ± 0.0000" in found and said in " ".join(found.split())
         assert f"val_loss ({header}), mean ± sd" in found
-    assert "has 4 points: name 1 to 4 of them, not the last 5" in text(
-        *asked, "--mean-of-last", "5", status=2
-    )
-    assert "has 4 points: name 1 to 4 of them, not the last 0" in text(
-        *asked, "--mean-of-last", "0", status=2
-    )
+    assert "has 4 points: name 1 to 4 with --mean-of-last" in text(*asked, "--mean-of-last", "5", status=2)
+    assert "has 4 points: name 1 to 4 with --mean-of-last" in text(*asked, "--mean-of-last", "0", status=2)
     assert "--margin -1: not a positive number" in text(*asked, "--margin=-1", status=2)
     lower, higher = (
         ("val/top1_error", "NLL", "valErr", "testloss", "val_wer"),
