@@ -99,9 +99,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     with loading("scipy and matplotlib"):
         from cnnpool.report import render
         from cnnpool.report.comparison import compare
-        from cnnpool.report.plots import NAMES, draw
-        from cnnpool.report.plots.learning_curve import history
-        from cnnpool.report.plots.panels import shown
+        from cnnpool.report.plots import PAINTERS, draw
+        from cnnpool.report.plots.learning_curve import histories
 
     first = Path(arguments.runs[0])
     folder = Path(arguments.out or (first if first.is_dir() else first.parent) / "report")
@@ -115,20 +114,15 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         allow=keys_of(arguments.allow),
         margin=arguments.margin,
     )
-    histories, plots = {}, []
-    drawn = shown(comparison)
-    with Progress("reading metrics", len(drawn), "choices") as progress:
-        for row in drawn:
-            histories[row.choice.label] = history(list(row.choice.runs.values()), comparison.metric.key)
-            progress.step()
-    problems = [problem for one in histories.values() for problem in one.problems]
+    problems = [problem for one in histories(comparison).values() for problem in one.problems]
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size(SIZE).columns
     sys.stdout.write(render.text(comparison, width=width, colour=colour, whole=arguments.all))
     sys.stdout.flush()
-    with Progress("drawing", len(NAMES), "figures") as progress:
-        for plot in draw(comparison, histories):
+    plots = []
+    with Progress("drawing", len(PAINTERS), "figures") as progress:
+        for plot in draw(comparison):
             plots.append(plot)
             progress.step()
     render.write(comparison, folder, argv, plots)

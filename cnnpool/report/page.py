@@ -175,8 +175,7 @@ def notebook(comparison: Comparison) -> str:
     """The part of a page that a notebook shows: everything but the figures."""
     show = blocks_of("html")
     values = blocks(comparison) | {"groups": [], "command": ""}
-    body = environment("html").get_template("compare.jinja").render(show=show, **values)
-    return str(show.part(body))
+    return str(show.part(environment("html").get_template("compare.jinja").render(show=show, **values)))
 
 
 def blocks_of(kind: str) -> Any:

@@ -19,8 +19,7 @@ from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import GROUPS, LEARNING, PAINTERS, Plot, plot
-from cnnpool.report.plots.learning_curve import history, of_histories
-from cnnpool.report.plots.panels import MOST, shown, styles
+from cnnpool.report.plots.learning_curve import learning
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
@@ -192,7 +191,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def _drawn(self, request: Request) -> Plot | None:
         now, wanted = self.index.snapshot(), query(request.args)
         name = request.args.get("name") or ""
-        if name not in (*PAINTERS, LEARNING):
+        if name not in PAINTERS:
             return None
         paint = partial(self._painted, self._view(now, wanted), wanted, name)
         key = (self._version(now, name), wanted, name)
@@ -200,20 +199,13 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return drawn
 
     def _painted(self, found: View, wanted: Query, name: str) -> tuple[Figure, str] | None:
+        comparison = found.compared.comparison
         if name == LEARNING:
-            return self._learning(found, bool(wanted.seeds))
-        if (comparison := found.compared.comparison) is None:
+            return learning(comparison, found.going, found.palette, seeds=bool(wanted.seeds))
+        if comparison is None:
             return None
         stage = wanted.stage if wanted.stage in stages_of(comparison) else ""
         return PAINTERS[name](replace(comparison, stage=stage))
-
-    def _learning(self, found: View, seeds: bool) -> tuple[Figure, str] | None:
-        comparison = found.compared.comparison
-        rows = shown(comparison) if comparison else []
-        finished = {row.choice.label: history(list(row.choice.runs.values())) for row in rows}
-        others = [label for label in found.going if label not in finished][: MOST - len(finished)]
-        going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
-        return of_histories(finished, styles(found.palette, found.palette), going, seeds=seeds)
 
     def _inside(self, now: Snapshot, wanted: Query) -> list[Run]:
         return inside(now.runs, self.index.root, wanted.folder)
@@ -224,7 +216,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
             return made
 
         def palette(by: Sequence[str]) -> Palette:
-            return self._palettes.setdefault(tuple(by), Palette())
+            return self._palettes.setdefault(tuple(by), {})
 
         return view(self._inside(now, wanted), wanted, palette, once)
 

@@ -1,9 +1,8 @@
 """The contents of a tab: the runs and the form in its address, their comparison, and those that go on."""
 
 import re
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -118,18 +117,8 @@ class View:
     palette: tuple[str, ...]
 
 
-@dataclass
-class Palette:
-    """Labels in the order in which they got their colours: a choice keeps its colour in every view."""
-
-    labels: list[str] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """All labels so far, followed by the new ones of ``labels``."""
-        with self.lock:
-            self.labels += sorted(set(labels) - set(self.labels), key=natural)
-            return tuple(self.labels)
+Palette = dict[str, None]
+"""Labels in the order in which they got their colours: a choice keeps its colour in every view."""
 
 
 def view(
@@ -148,7 +137,10 @@ def view(
         return View(compared, {}, ())
     going = _going(compared.comparison, begun, by)
     named = [row.choice.label for row in compared.comparison.rows] if compared.comparison else []
-    order = palette(by).add([*_everywhere(done, by), *named, *going])
+    kept = palette(by)
+    for label in sorted([*_everywhere(done, by), *named, *going], key=natural):
+        kept.setdefault(label)
+    order = tuple(kept)
     if compared.comparison:
         compared = replace(compared, comparison=replace(compared.comparison, palette=order))
     return View(compared, going, order)

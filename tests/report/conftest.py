@@ -22,4 +22,4 @@ def figures():
 def _no_figures(request, monkeypatch):
     """Drawing takes nine tenths of a report's time: the command draws only for tests that ask for it."""
     if "figures" not in request.fixturenames:
-        monkeypatch.setattr(plots, "draw", lambda comparison, histories: iter(()))
+        monkeypatch.setattr(plots, "draw", lambda comparison: iter(()))

@@ -15,7 +15,7 @@ from cnnpool.report.columns import main_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
 from cnnpool.report.plots import PAINTERS, choices, draw, stages
 from cnnpool.report.plots.choices import dominated, pareto
-from cnnpool.report.plots.learning_curve import history, learning
+from cnnpool.report.plots.learning_curve import learning
 from cnnpool.report.plots.panels import COLOURS, MOST, PAD, bounds, of_all, shown, style_of, styled, styles_of
 from cnnpool.report.plots.stages import routing
 from cnnpool.run_folder.layout import ROUTING
@@ -35,11 +35,7 @@ def comparison(tmp_path_factory, new_shelf):
 
 
 def drawn(comparison):
-    return list(draw(comparison, histories_of(comparison)))
-
-
-def histories_of(comparison):
-    return {row.choice.label: history(list(row.choice.runs.values())) for row in comparison.rows}
+    return list(draw(comparison))
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +256,6 @@ def crowded(crowd):
     """Name -> figure of the twelve."""
     with styled():
         every = {name: paint(crowd) for name, paint in PAINTERS.items()}
-        every["learning"] = learning(crowd, histories_of(crowd))
     return {name: found[0] for name, found in every.items() if found}
 
 
@@ -287,10 +282,10 @@ def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowded):
 
 
 def test_learning_curves_of_many_choices_are_means_alone(crowd, comparison):
-    figure, caption = learning(crowd, histories_of(crowd))
+    figure, caption = learning(crowd)
     # One of the twelve has a single point, which is no curve.
     assert len(figure.axes[0].lines) == 11 and "interval" not in caption
-    together, caption = learning(comparison, histories_of(comparison))
+    together, caption = learning(comparison)
     assert len(together.axes[0].lines) == 2 and "95 % t interval" in caption
 
 

@@ -105,7 +105,7 @@ class Tab:
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch):
     """Drawing takes nine tenths of the time of ``cnnpool compare``."""
-    monkeypatch.setattr(plots, "draw", lambda comparison, histories: iter(()))
+    monkeypatch.setattr(plots, "draw", lambda comparison: iter(()))
 
 
 @pytest.fixture

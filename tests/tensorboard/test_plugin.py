@@ -11,7 +11,7 @@ import pytest
 from tensorboard.plugins.base_plugin import TBContext
 
 from cnnpool.report import main
-from cnnpool.report.plots import NAMES
+from cnnpool.report.plots import PAINTERS
 from cnnpool.tensorboard.loader import Loader
 
 ACCURACY = "test accuracy (%), mean ± sd"
@@ -258,7 +258,7 @@ def test_a_run_that_finishes_meanwhile_is_followed(shelf, tab, begin):
 
 def test_figures_are_drawn_for_any_theme_and_one_stage(shelf, tab):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    drawn = {name for name in NAMES if tab.figure(name)}
+    drawn = {name for name in PAINTERS if tab.figure(name)}
     assert drawn == {"accuracy", "differences", "gradient", "shift", "pareto", "learning"}
     whole = tab.figure("gradient")[1]
     assert b"light-dark(#ffffff, #303030)" in whole

@@ -313,7 +313,7 @@ def test_a_probe_draws_weights_by_its_seed_and_computes_on_its_device(
 @pytest.fixture
 def compared(command, in_a_folder, capfd, monkeypatch):
     """A function that compares the runs of a shelf: the output."""
-    monkeypatch.setattr(plots, "draw", lambda comparison, histories: iter(()))
+    monkeypatch.setattr(plots, "draw", lambda comparison: iter(()))
     monkeypatch.setenv("COLUMNS", "200")
 
     def compare(*words, status=0):

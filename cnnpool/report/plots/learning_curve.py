@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.foreign import logged
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.panels import Style, of_all, shown, styles_of
+from cnnpool.report.plots.panels import MOST, of_all, shown, styles, styles_of
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import spread
 from cnnpool.run_folder import metrics
@@ -57,51 +58,61 @@ def _together(
     return epochs, spread(table) if found else np.empty((3, 0)), found
 
 
-def learning(comparison: Comparison, histories: Mapping[str, History]) -> tuple[Figure, str] | None:
-    labels = [row.choice.label for row in shown(comparison)]
-    painted = of_histories({label: histories[label] for label in labels}, styles_of(comparison))
-    return painted and (painted[0], painted[1] + of_all(comparison))
+def histories(comparison: Comparison) -> dict[str, History]:
+    """Those of the choices that figures show."""
+    key = comparison.metric.key
+    return {row.choice.label: history(list(row.choice.runs.values()), key) for row in shown(comparison)}
 
 
-def of_histories(
-    histories: Mapping[str, History],
-    styles: Mapping[str, Style],
-    going: Mapping[str, History] | None = None,
+def learning(
+    comparison: Comparison | None,
+    going: Mapping[str, Sequence[Run]] | None = None,
+    palette: Sequence[str] = (),
     *,
     seeds: bool = False,
 ) -> tuple[Figure, str] | None:
-    """The curves of some choices, ``going`` runs apart; None if no run has more than one epoch."""
+    """The curves of a comparison, and apart those of runs that are ``going``; None if there is no curve.
+
+    Without a comparison, ``palette`` has the labels in the order of their colours.
+    """
+    looks = styles_of(comparison) if comparison else styles(palette, palette)
+    done = histories(comparison) if comparison else {}
+    more = [label for label in going or {} if label not in done][: MOST - len(done)]
+    running = {label: history(runs) for label, runs in (going or {}).items() if label in (*done, *more)}
     # A single point is not a curve.
-    done = {label: one for label, one in histories.items() if len(one.epochs) > 1}
-    running = {label: one for label, one in (going or {}).items() if len(one.epochs) > 1}
+    done, running = (
+        {label: one for label, one in some.items() if len(one.epochs) > 1} for some in (done, running)
+    )
     every = [*done.values(), *running.values()]
     if not every:
         return None
     (x_label, y_label), scale = every[0].labels, every[0].scale
     figure, [axes] = panels.grid(1, 7.5, 4)
-
-    def lines(one: History, colour: str, dash: str, name: str, width: float = 1.1) -> None:
-        for values in one.each:
-            x = sorted(values)
-            axes.plot(x, [scale * values[at] for at in x], dash, color=colour, linewidth=width, label=name)
-
     few = len(done) <= FEW
     for label, one in done.items():
-        name, style = f"{label} (n={len(one.each)})", styles[label]
+        name, style = f"{label} (n={len(one.each)})", looks[label]
         if seeds:
-            lines(one, style.colour, style.dash, name)
+            _lines(axes, one, style.colour, style.dash, name)
         else:
             band = one.accuracy if few else one.accuracy[[0, 0, 0]]
             panels.with_band(axes, one.epochs, scale * band, style, name)
     for label, one in running.items():
         # Dots of the width of a seed's line are lost on a dark page.
-        lines(one, styles[label].colour, ":", f"{label} ({len(one.each)} running)", width=2)
+        _lines(axes, one, looks[label].colour, ":", f"{label} ({len(one.each)} running)", width=2)
     whole = all(float(at).is_integer() for one in every for at in one.epochs)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=whole))
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure, panels.drawn(axes))
     what = "Validation accuracy" if scale == 100 else y_label
     mean = f"mean over seeds{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
-    dotted = " Dotted: runs that are not finished." if running else ""
+    dotted = " Dotted: runs that are not finished." * bool(running)
     lost = "".join(f" {problem}." for one in every for problem in one.problems)
-    return figure, f"{what} per {x_label}: {'a line per seed' if seeds else mean}.{dotted}{lost}"
+    rest = f"{dotted}{lost}{of_all(comparison) if comparison else ''}"
+    return figure, f"{what} per {x_label}: {'a line per seed' if seeds else mean}.{rest}"
+
+
+def _lines(axes: Axes, one: History, colour: str, dash: str, name: str, width: float = 1.1) -> None:
+    """A line per run."""
+    for values in one.each:
+        x = sorted(values)
+        axes.plot(x, [one.scale * values[at] for at in x], dash, color=colour, linewidth=width, label=name)
