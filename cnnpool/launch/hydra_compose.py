@@ -37,6 +37,7 @@ class Composer:
     """Composes jobs from the folders opened by :func:`opened`; an error is a ValueError of one line."""
 
     def __init__(self, name: str, further: Path | None = None, own: Path | None = None):
+        _offer_signatures()
         self._name = name
         self._mistakes, self._words = check_folder(own, conf_dir()) if own else ({}, {})
         self.names = partial(names_of, more=own)
@@ -192,7 +193,6 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
                 raise ValueError(f"no {name}.yaml in conf or {own}")
             # Hydra looks for the primary file only in the first folder.
             first, second = own, ours
-    _offer_signatures()
     with initialize_config_dir(str(first), job_name=PRIMARY, version_base="1.3"):
         yield Composer(name, second, own)
 

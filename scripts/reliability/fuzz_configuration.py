@@ -21,8 +21,8 @@ from pathlib import Path
 import yaml
 
 from cnnpool import cli
-from cnnpool.completion import keys_of
 from cnnpool.launch import conf_dir
+from cnnpool.schema import GROUPS, names, options_of
 from cnnpool.system.output import Visible
 
 PATIENCE_S = 20
@@ -48,7 +48,7 @@ class Hung(BaseException):
 
 def main(arguments: list[str]) -> int:
     count, chance = int(arguments[0]) if arguments else 3000, random.Random(int([*arguments, 0, 0][1]))
-    keys = sorted({*keys_of(()), *(key for path in conf_dir().rglob("*.yaml") for key in known_keys(path))})
+    keys = sorted({*all_keys(), *(key for path in conf_dir().rglob("*.yaml") for key in known_keys(path))})
     found = Counter(dict.fromkeys(COUNTS, 0))
     signal.signal(signal.SIGVTALRM, _stop)
     for _ in range(count):
@@ -60,6 +60,14 @@ def main(arguments: list[str]) -> int:
             print(f"{outcome}: {words} -> {said!r}"[:2000], file=sys.stderr)
     print(json.dumps({name: found[name] for name in COUNTS}))
     return int(any(found[name] for name in COUNTS[3:]))
+
+
+def all_keys() -> Iterator[str]:
+    """Every option of every choice, as on the command line."""
+    for group in GROUPS:
+        for name in names(group):
+            place = f"{group}.{name}" if group in ("callback", "probe") else group
+            yield from (f"{place}.{option}" for option in options_of(group, name))
 
 
 def known_keys(path: Path) -> Iterator[str]:
