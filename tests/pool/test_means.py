@@ -29,6 +29,14 @@ def test_powers_of_an_operator_are_of_the_sum_or_mean_asked_for_and_never_fall_b
     assert_close(operator(x), torch.full((1, 1, 1, 1), 4.0))
 
 
+def test_a_mean_at_the_border_is_over_the_cells_inside_and_a_sum_has_fewer():
+    ones = torch.ones(1, 1, 4, 4, dtype=torch.float64)
+    for p in (1.5, 2.0):
+        assert_close(lp_pool2d(ones, p, 2, padding=1, form="mean"), torch.ones(1, 1, 3, 3).double())
+        corner = lp_pool2d(ones, p, 2, padding=1)[0, 0, 0, 0].item()
+        assert_close((corner, lp_pool2d(ones, p, 2).max().item()), (1.0, 4 ** (1 / p)))
+
+
 def test_an_all_zero_window_gives_zero_with_zero_gradient():
     assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None
     for p, dtype in itertools.product([0.5, 1, 2, 3, INF], [torch.float32, torch.float16]):

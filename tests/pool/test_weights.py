@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from cnnpool import pool
 from cnnpool.pool.cells import comparisons, order
+from cnnpool.pool.lip import SampleNorm
 from cnnpool.pool.scalar import Fraction, Positive
 from cnnpool.pool.soft import dice_mean
 from cnnpool.pool.window import window_of
@@ -71,6 +72,14 @@ def test_each_cell_gets_the_weight_of_its_rank_even_among_equals():
     assert pool.ordinal_pool2d(tensor([[INF, 1.0], [2.0, 3.0]]), torch.full((1, 4), 0.25), 2).item() == INF
 
 
+def test_weights_of_any_sum_keep_the_scale_of_a_constant_map_at_the_border():
+    weight = torch.tensor([[0.8, 0.6, 0.4, 0.2]], dtype=torch.float64)
+    ones = tensor([[1.0] * 4] * 4)
+    assert_close(pool.ordinal_pool2d(ones, weight, 2, padding=1), torch.full((1, 1, 3, 3), 2.0).double())
+    bare = pool.ordinal_pool2d(ones, weight, 2, padding=1, normalise=False)
+    assert_close(bare[0, 0, 0].tolist(), [0.8, 1.4, 0.8])
+
+
 def test_the_gradient_of_a_median_goes_to_one_cell_that_holds_it():
     x = torch.randint(0, 2, (4, 3, 8, 8)).double().requires_grad_()
     y = pool.median_pool2d(x, 2)
@@ -104,6 +113,13 @@ def test_logits_are_scaled_sigmoids_of_the_normalised_convolution():
     normalised = F.instance_norm(F.conv2d(x, op.logits.conv.weight, padding=1))
     assert_close(op.logits(x), 7 * normalised.sigmoid(), rtol=1e-4, atol=1e-4)
     assert_close(op(x), pool.lip_pool2d(x, op.logits(x), 3, 2, 1))
+
+
+def test_the_norm_of_logits_is_torchs_however_far_one_value_lies_from_the_rest():
+    x = torch.zeros(1, 1, 100, 100, dtype=torch.float64)
+    for outlier in (0.01, 1.0, 1e4):
+        x[..., 3, 5] = outlier
+        assert_close(SampleNorm(1).double()(x), F.instance_norm(x), rtol=1e-9, atol=1e-12)
 
 
 def test_full_starts_as_lite_inside_the_map():
@@ -148,6 +164,13 @@ def test_infinities_of_a_smooth_maximum_have_the_limit_and_a_finite_gradient():
     (slope,) = torch.autograd.grad(y[..., 2].sum(), x, retain_graph=True)
     assert_close(slope[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]).double() / 3)
     assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
+
+
+def test_weights_by_similarity_worked_by_hand():
+    # The mean is 2.5, and d = 2 * 2.5 x / (x^2 + 2.5^2).
+    weights = [math.exp(5 * x / (x**2 + 6.25)) for x in (1, 2, 3, 4)]
+    expected = sum(w * x for w, x in zip(weights, (1, 2, 3, 4), strict=True)) / sum(weights)
+    assert_close(dice(tensor([[1.0, 2.0], [3.0, 4.0]])).item(), expected)
 
 
 def test_similarity_scales_with_its_input_and_zero_over_zero_is_zero_with_a_finite_gradient():
