@@ -1,5 +1,6 @@
 """Adaptive average and max pooling, and resizing."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from cnnpool.pool import build
+from cnnpool.pool.adaptive import averages, largest
 
 TORCH = {"adaptive_avg": F.adaptive_avg_pool2d, "adaptive_max": F.adaptive_max_pool2d}
 REDUCE = {"adaptive_avg": torch.mean, "adaptive_max": torch.amax}
@@ -22,6 +24,14 @@ def test_hand_worked_example_of_overlapping_bins():
     x = torch.tensor([1.0, 3, 5, 1, 9]).expand(1, 1, 5, 5)
     assert build("adaptive_avg", 1, output_size=(5, 3))(x)[0, 0, 0].tolist() == [2, 3, 5]
     assert build("adaptive_max", 1, output_size=(5, 3))(x)[0, 0, 0].tolist() == [3, 5, 9]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 9])
+def test_bins_of_a_map_of_any_size_in_the_plain_operations_of_an_export_are_torchs(length):
+    x = torch.randn(2, 3, length, length + 2, dtype=torch.float64)
+    for size in itertools.product(range(1, length + 1), range(1, length + 3)):
+        assert_close(averages(x, size), F.adaptive_avg_pool2d(x, size))
+        assert torch.equal(largest(x, size), F.adaptive_max_pool2d(x, size))
 
 
 @pytest.mark.parametrize("name", TORCH)
