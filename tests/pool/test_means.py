@@ -91,6 +91,16 @@ def test_a_window_without_a_positive_cell_gives_eps_without_gradient_and_channel
     assert_close(op(x)[:, 1:], gem_pool2d(x[:, 1:], 2, p=20.0))
 
 
+def test_values_below_the_floor_of_gem_count_as_the_floor_and_get_no_gradient():
+    x = torch.tensor([[0.05, 2.0], [3.0, 0.2]])[None, None].requires_grad_()
+    y = gem_pool2d(x, 2, p=3.0, eps=0.1)
+    y.backward()
+    mean = ((0.1**3 + 2**3 + 3**3 + 0.2**3) / 4) ** (1 / 3)
+    assert_close(y.item(), mean, rtol=1e-5, atol=0)
+    wanted = [0.0, *((value / mean) ** 2 / 4 for value in (2.0, 3.0, 0.2))]
+    assert_close(x.grad.flatten().tolist(), wanted, rtol=1e-4, atol=1e-9)
+
+
 @pytest.mark.parametrize("operator", [gem_pool2d, soft_pool2d])
 def test_nan_makes_all_gradients_of_its_window_nan(operator):
     x = torch.ones(1, 1, 2, 4)
