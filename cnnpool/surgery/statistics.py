@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
+
+BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) -> None:
@@ -21,9 +22,12 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
     Raises:
         ValueError: if no module is a batch normalisation that keeps statistics.
     """
-    norms = [one for one in model.modules() if isinstance(one, _BatchNorm)]
+    norms = [one for one in model.modules() if isinstance(one, BATCH_NORM)]
     if not any(one.track_running_stats for one in norms):
-        raise ValueError("the network has no batch normalisation whose statistics could be measured anew")
+        raise ValueError(
+            "recalibrate: the network has no batch normalisation whose statistics could be measured anew; "
+            "leave it out"
+        )
     device = next(model.parameters()).device
     modes = [(module, module.training) for module in model.modules()]
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
