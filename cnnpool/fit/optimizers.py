@@ -13,6 +13,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.adamw import adamw
 
 from cnnpool.model import Cnn
+from cnnpool.model.base import BATCH_NORM
 from cnnpool.probe.base import examined
 from cnnpool.recipe import Recipe
 
@@ -21,7 +22,6 @@ MOMENTUM = 0.6
 # x -> A x + B x^3 + C x^5, the effect of a step on each singular value (Jordan 2024, the Muon optimiser).
 A, B, C = 3.4445, -4.775, 2.0315
 SMALLEST = 1e-7
-BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 class Muon(Optimizer):

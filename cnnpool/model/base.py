@@ -18,6 +18,7 @@ ReadoutFactory = Callable[[int, tuple[int, int]], Readout]  # (channels, (H, W))
 PaddingMode = Literal["zeros", "circular"]
 Width = Annotated[int, Ge(1), Le(16384)]  # Channels of the first layers
 Depth = Annotated[int, Ge(1), Le(1000)]  # Number of layers, or of blocks of them, in sequence
+BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 class Cnn(nn.Module):

@@ -86,8 +86,9 @@ def logged(folder: Path) -> dict[str, str]:
 
 def note_logged(folder: Path, known: Mapping[str, str]) -> None:
     """Note that the logs ``known``, named as by :func:`logged`, have the run's history."""
-    if known.items() - logged(folder).items():
-        write_json(folder / LOGGED, logged(folder) | dict(known), prefix=temp_prefix(folder))
+    before = logged(folder)
+    if known.items() - before.items():
+        write_json(folder / LOGGED, before | dict(known), prefix=temp_prefix(folder))
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
-
 
 def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) -> None:
     """Set running means and variances of batch normalisation to their means over ``batches``.
@@ -22,6 +20,9 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
     Raises:
         ValueError: if no module is a batch normalisation that keeps statistics.
     """
+    # Imported late: a swap alone needs no backbones.
+    from cnnpool.model.base import BATCH_NORM
+
     norms = [one for one in model.modules() if isinstance(one, BATCH_NORM)]
     if not any(one.track_running_stats for one in norms):
         raise ValueError(
