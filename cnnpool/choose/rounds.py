@@ -65,59 +65,32 @@ class State:
     loss: tuple[float, ...]
 
 
-@dataclass
-class Course:
-    """The course of S parallel studies with C candidates each.
-
-    (S, C): who is left, the round that ended others, the rival that showed it and its p. (S, C, C): upper
-    bounds of the second one's lead over the first. (S,): why a study is finished, and its last look.
-    """
-
-    left: Mask
-    ended: NDArray[np.int64]
-    than: NDArray[np.int64]
-    p: Array
-    bound: Array
-    finished: NDArray[np.str_]
-    last: NDArray[np.int64]
-
-
-def follow(values: Array, rule: Rule) -> Course:
-    """The course of many studies, ``values`` (studies, candidates, rounds done), under one rule."""
-    studies, candidates, rounds = values.shape
-    shape = (studies, candidates)
-    course = Course(
-        left=np.isfinite(values).sum(2) > 0 if rounds else np.ones(shape, dtype=bool),
-        ended=np.zeros(shape, dtype=np.int64),
-        than=np.zeros(shape, dtype=np.int64),
-        p=np.full(shape, np.nan),
-        bound=np.full((*shape, candidates), np.nan),
-        finished=np.full(studies, "", dtype="<U10"),
-        last=np.zeros(studies, dtype=np.int64),
-    )
-    for done in range(FIRST_ROUND, rounds + 1):
-        going = np.flatnonzero(course.finished == "")
-        if len(going):
-            _look(course, going, values[going, :, :done], rule)
-    return course
-
-
 def replay(values: Array, rule: Rule) -> State:
     """The state after all rounds in ``values``: a pure function, so a stopped study resumes exactly.
 
     Values (candidates, rounds done) are NaN where there is none; a pair is compared where both have one.
     """
-    course = follow(values[None], rule)
-    left, ended, bound = course.left[0], course.ended[0], course.bound[0]
-    dropped = sorted(np.flatnonzero(ended), key=lambda i: (ended[i], i))
-    drops = tuple(
-        Drop(int(i), int(ended[i]), int(course.than[0, i]), float(course.p[0, i]), rule.level(ended[i]))
-        for i in dropped
-    )
-    loss = np.where(left, np.max(np.where(left[None], bound, -np.inf), 1), np.nan)
-    kept = tuple(int(i) for i in np.flatnonzero(left))
+    candidates, rounds = values.shape
+    left = np.isfinite(values).any(1) if rounds else np.ones(candidates, dtype=bool)
+    bound = np.full((candidates, candidates), np.nan)
+    drops: list[Drop] = []
+    finished = ""
+    for done in range(FIRST_ROUND, rounds + 1):
+        level = rule.level(done)
+        p, bound = _pairs(values[:, :done], rule.resolution, level)
+        rivals = np.where(left & ~np.isnan(p), p, 2.0)
+        than, least = rivals.argmin(1), rivals.min(1)
+        # A loss shown to be below the margin does not matter.
+        matters = np.where(left, bound, -np.inf).max(1) >= rule.margin
+        worse = left & (least <= level) & matters
+        drops += [Drop(i, done, int(than[i]), float(least[i]), level) for i in np.flatnonzero(worse).tolist()]
+        left = left & ~worse
+        if finished := _finished(bound, left, rule.margin):
+            break
+    loss = np.where(left, np.where(left, bound, -np.inf).max(1), np.nan)
+    kept = tuple(np.flatnonzero(left).tolist())
     good = tuple(i for i in kept if loss[i] < rule.margin or len(kept) == 1)
-    return State(kept, drops, good, str(course.finished[0]), tuple(map(float, loss)))
+    return State(kept, tuple(drops), good, finished, tuple(loss.tolist()))
 
 
 def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:
@@ -125,28 +98,11 @@ def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None
     return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))), default=None)
 
 
-def _look(course: Course, going: NDArray[np.intp], values: Array, rule: Rule) -> None:
-    """Test all pairs of the studies ``going`` by their ``values`` so far, and record the decisions."""
-    done = values.shape[2]
-    level = rule.level(done)
-    p, bound = _pairs(values, rule.resolution, level)
-    left = course.left[going]
-    rivals = np.where(left[:, None, :] & ~np.isnan(p), p, 2.0)
-    than, least = rivals.argmin(2), rivals.min(2)
-    # A loss shown to be below the margin does not matter.
-    matters = np.where(left[:, None, :], bound, -np.inf).max(2) >= rule.margin
-    worse = left & (least <= level) & matters
-    for store, found in ((course.ended, done), (course.than, than), (course.p, least)):
-        store[going] = np.where(worse, found, store[going])
-    course.left[going] = left = left & ~worse
-    course.bound[going], course.last[going] = bound, done
-    course.finished[going] = _finished(bound, left, rule.margin)
-
-
-def _finished(bound: Array, left: Mask, margin: float) -> NDArray[np.str_]:
-    others = left[:, :, None] & left[:, None] & ~np.eye(left.shape[1], dtype=bool)
-    equivalent = ((bound < margin) | ~others).all((1, 2))
-    return np.where(left.sum(1) <= 1, "one left", np.where(equivalent, "equivalent", ""))
+def _finished(bound: Array, left: Mask, margin: float) -> str:
+    if left.sum() <= 1:
+        return "one left"
+    others = left[:, None] & left & ~np.eye(len(left), dtype=bool)
+    return "equivalent" if ((bound < margin) | ~others).all() else ""
 
 
 def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array]:
@@ -154,19 +110,19 @@ def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array
 
     By the paired t test over their common rounds; NaN and infinity from fewer than three.
     """
-    differences = values[:, None] - values[:, :, None]
-    count = np.isfinite(differences).sum(3)
+    differences = values - values[:, None]
+    count = np.isfinite(differences).sum(2)
     enough = count >= FIRST_ROUND
     n = np.where(enough, count, FIRST_ROUND)
-    mean = np.nansum(differences, 3) / n
-    squares = np.nansum((differences - mean[..., None]) ** 2, 3)
+    mean = np.nansum(differences, 2) / n
+    squares = np.nansum((differences - mean[..., None]) ** 2, 2)
     error = np.sqrt((squares / (n - 1) + resolution**2 / 12) / n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0, mean / error, np.sign(mean) * np.inf)
-    itself = np.eye(values.shape[1], dtype=bool)
+    itself = np.eye(len(values), dtype=bool)
     p = np.where(enough & ~np.isnan(t) & ~itself, stdtr(n - 1, -t), np.nan)
     # One quantile per number of common rounds: there are few such numbers.
-    edges = stdtrit(np.arange(1, values.shape[2] + 1), 1 - level)
+    edges = stdtrit(np.arange(1, values.shape[1] + 1), 1 - level)
     bound = np.where(enough, mean + edges[n - 2] * error, np.inf)
     return p, np.where(itself, -np.inf, bound)
 

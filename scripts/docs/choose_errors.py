@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import stdtr
 
-from cnnpool.choose.rounds import LEVEL, Rule, follow
+from cnnpool.choose.rounds import LEVEL, Rule, State, replay
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "choose.md"
 START, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
@@ -103,15 +103,19 @@ class Rates(NamedTuple):
 def sequential(scenario: Scenario, studies: int) -> Rates:
     """Studies as ``choose`` runs them, without a margin."""
     rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
-    course = follow(simulated(scenario, studies), rule)
-    alone = course.left.sum(1) == 1
-    # No candidate is trained after the round in which the study ended.
-    trained = np.where(course.ended > 0, course.ended, course.last[:, None])
+    states = [replay(values, rule) for values in simulated(scenario, studies)]
     return Rates(
-        dropped=float((course.ended[:, 0] > 0).mean()),
-        found=float((alone & course.left[:, 0]).mean()),
-        runs=float(trained.sum(1).mean()),
+        dropped=float(np.mean([0 not in state.left for state in states])),
+        found=float(np.mean([state.left == (0,) for state in states])),
+        runs=float(np.mean(list(map(trained, states)))),
     )
+
+
+def trained(state: State) -> int:
+    """The runs of a study: no candidate is trained after the round in which it was dropped, or all ended."""
+    ended = [drop.round for drop in state.drops]
+    last = ended[-1] if state.finished else ROUNDS
+    return sum(ended) + len(state.left) * last
 
 
 def fixed_rounds(scenario: Scenario, studies: int, power: float) -> int | None:
