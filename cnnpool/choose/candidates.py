@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,11 @@ class Network:
     config_dir: Path | None = None
     config_name: str = "train"
     spared: tuple[str, ...] = ()
-    first_seed: int = field(init=False, default=0)
+
+    @cached_property
+    def first_seed(self) -> int:
+        found: Any = [one.value() for one in parse(self.overrides) if one.key_or_group == "seed"]
+        return found[-1] if found else 0
 
     def __post_init__(self) -> None:
         for override in parse(self.overrides):
@@ -62,8 +67,6 @@ class Network:
             elif key == "seed" and not (type(seed := override.value()) is int and 0 <= seed < 2**31):
                 why = "seed is that of the first round, a whole number of at least 0"
             else:
-                if key == "seed":
-                    object.__setattr__(self, "first_seed", override.value())
                 continue
             raise ValueError(f"{line}: {why}")
 

@@ -94,7 +94,7 @@ def prepare(options: Options, network: Network) -> Study:
     arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     with held(folder):
         ledger = opened(folder, design)
-    return Study(options, metric, cost, arms, ledger, network.first_seed, settings=settings[0])
+    return Study(options, metric, cost, arms, ledger, settings[0])
 
 
 def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure, Measure]:

@@ -32,9 +32,12 @@ class Study:
     cost: Measure
     arms: list[Arm]
     ledger: Ledger
-    first_seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def first_seed(self) -> int:
+        return self.arms[0].network.first_seed
 
     @property
     def seeds(self) -> list[int]:

@@ -46,7 +46,7 @@ def make_study(tmp_path):
         ledger = Ledger(folder=folder, design={})
         settings = {"data": {"name": "digits", "root": "data"}, "model": {"name": "convnet"}}
         metric, cost = Measure("val.accuracy", ACCURACY), Measure("cost.flops", FLOPS)
-        return Study(options, metric, cost, arms, ledger, network.first_seed, settings=settings)
+        return Study(options, metric, cost, arms, ledger, settings)
 
     return make
 
