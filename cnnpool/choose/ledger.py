@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter,
 from cnnpool import __version__
 from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.choose.rounds import FIRST_ROUND
-from cnnpool.report.page import Sheet, drawn
+from cnnpool.report.page import Drawn, Sheet
 from cnnpool.report.plots.panels import colours
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences
@@ -137,7 +137,7 @@ class Live:
         labels = self.candidates[0].cells
         rows = [[math.nan if x is None else x for x in row] for row in self.intervals]
         place, known = min(2, len(self.candidates) - 1), any(not math.isnan(row[0]) for row in rows)
-        plots = {place: drawn("mean, interval, a dot per seed", rows, self.dots)} if known else {}
+        plots = {place: Drawn("mean, interval, a dot per seed", rows, self.dots)} if known else {}
         faint = [not left for left in self.left]
         return Sheet(self.candidates, drawn=plots, colours=colours(labels, labels), faint=faint)
 

@@ -21,7 +21,7 @@ from cnnpool.report.columns import NONE, interval, mean_sd, number
 from cnnpool.report.document import ran
 from cnnpool.report.measure import ACCURACY, Measure
 from cnnpool.report.notes import learned_nothing
-from cnnpool.report.page import Sheet, rendered
+from cnnpool.report.page import Sheet, pages
 from cnnpool.report.plots.panels import colours
 from cnnpool.report.render import put
 from cnnpool.report.statistics import summarise
@@ -84,7 +84,7 @@ def _behind(study: Study, view: View, place: int) -> str:
 def snapshot(study: Study, view: View, batch: Batch | None = None, verdict: str = "") -> Live:
     """The study as others see it, at this moment."""
     metric, values = study.metric, _values(study, view)
-    ends = [[s.mean, s.low, s.high] for s in map(summarise, values)]
+    ends = [metric.on_axis(*summarise(one).interval) for one in values]
     return Live(
         said=batch.title if batch else f"{rounds(view.done)} done",
         rounds=view.done,
@@ -97,9 +97,7 @@ def snapshot(study: Study, view: View, batch: Batch | None = None, verdict: str 
         candidates=columns(study, view),
         left=[i in view.active for i in view.order],
         gone=gone(study, view),
-        intervals=[
-            [metric.shown(metric.within(x)) if math.isfinite(x) else None for x in row] for row in ends
-        ],
+        intervals=[[x if math.isfinite(x) else None for x in row] for row in ends],
         dots=[list(map(metric.shown, row)) for row in values],
         verdict=verdict,
     )
@@ -134,7 +132,7 @@ def report(study: Study, ending: Ending) -> dict[str, str]:
     view = ending.view
     runs = [one for arm in study.arms for one in arm.runs(study.seeds).values()]
     where = f" for {runs[0].model['name']} on {runs[0].images_of}" if runs else ""
-    return rendered(
+    return pages(
         "choose",
         "choose.jinja",
         title=f"Downsampling{where}, by {study.metric.title}",

@@ -223,8 +223,7 @@ def meets(run: Run, where: Iterable[str]) -> bool:
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
     """Sentences on differences that were allowed or do no harm; a DifferentRunsError for any other."""
-    table = [run.settings for run in runs]
-    known = dict.fromkeys(key for flat in table for key in flat)
+    known = dict.fromkeys(key for run in runs for key in run.settings)
     for key in allow:
         if not any(_covers(key, name) for name in known):
             raise ValueError(f"--allow {key}: no run has this key; {did_you_mean(key, known)}")
@@ -232,7 +231,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
     for key in known:
         if key in SILENT or _own(key) or any(_covers(name, key) for name in by):
             continue
-        if len(values := _values(runs, table, key)) < 2:
+        if len(values := _values(runs, key)) < 2:
             continue
         if any(_covers(name, key) for name in allow) or (
             key not in CODE and any(_covers(f, key) for f in FREE)
@@ -258,7 +257,7 @@ def refuse_steps(choices: Iterable[Choice], by: Sequence[str], allow: Sequence[s
             continue
         for choice in choices:
             own = [run for run in choice.runs.values() if run.settings.get(key)]
-            values = _values(own, [run.settings for run in own], key)
+            values = _values(own, key)
             if len(values) > 1:
                 seed = "" if STEPS.search(key) else f"; if it numbers runs: --seed {key}"
                 found = _refusal({key: values}, by)
@@ -286,13 +285,13 @@ def _covers(name: str, key: str) -> bool:
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in names)
 
 
-def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Run]]:
+def _values(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
     """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
-    for run, flat in zip(runs, table, strict=True):
+    for run in runs:
         # A run with a probe switched off has no setting of it that could differ.
-        if key in flat or not key.startswith(MEASURED):
-            values.setdefault(as_text(flat.get(key, UNSET)), []).append(run)
+        if key in run.settings or not key.startswith(MEASURED):
+            values.setdefault(as_text(run.settings.get(key, UNSET)), []).append(run)
     return values
 
 

@@ -1,4 +1,4 @@
-"""The text of a comparison: its headline, its methods, its runs, and a glossary."""
+"""The text of a comparison that its numbers decide: headline, remarks, the runs, and a glossary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from cnnpool.report.columns import interval, probability, ranking
 from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import sizes
-from cnnpool.report.pairwise import MARGIN, SHOWN, least
+from cnnpool.report.pairwise import SHOWN
 from cnnpool.report.runs import as_text, recipe
 from cnnpool.report.statistics import LEVEL
 from cnnpool.run_folder.results import Results
@@ -21,18 +21,6 @@ def title(comparison: Comparison) -> str:
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     where = f" on {data}" * bool(data)
     return f"{comparison.metric.title}{where} by {', '.join(comparison.by)}"
-
-
-def contents(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "title": title(comparison),
-        "headline": headline(comparison),
-        "remarks": remarks(comparison),
-        "notes": comparison.notes,
-        "glossary": glossary(comparison),
-        "method": method(comparison),
-        "provenance": provenance(comparison),
-    }
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -118,53 +106,6 @@ def single_pairs(comparison: Comparison) -> list[str]:
                 f"= {probability(pair.adjusted)}, so no difference is shown."
             )
     return found
-
-
-def method(comparison: Comparison) -> list[tuple[str, str]]:
-    family = "all pairs of choices, since no baseline was named"
-    places = (
-        "From the same decisions: one more than the choices decided to be better, to all choices less "
-        "those decided to be worse. All places lie in their intervals in 95 % of reports."
-    )
-    if comparison.named:
-        family = "the comparisons with the baseline, since it was named"
-        places = "None: they need all pairs, and only comparisons with the named baseline were made."
-    senses = {1: "higher is better", -1: "lower is better", 0: "neither sense is better in itself"}
-    measure = f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."
-    intervals = (
-        "95 %. Of a test accuracy whose runs say which images they got right they cover other seeds and "
-        "other test images (two crossed random effects; what both share counts once; never less than the t "
-        "interval over the seeds); of all else they are t intervals over the seeds, "
-        "which decide initial weights, order and augmentation. Tables end them at 0 and 100 %."
-    )
-    pairing = "Paired by seed, and by test image."
-    if comparison.understood:
-        measure, pairing = comparison.understood, "Paired by seed."
-        intervals = "95 %, t intervals over the runs of a choice."
-    if not comparison.paired:
-        pairing = "Between independent runs, by Welch's t test (1947) and its interval."
-    margin = str(comparison.margin or MARGIN)
-    margin += " of the baseline's errors" * margin.endswith("%")
-    units = "seeds" if comparison.paired else "runs"
-    return [
-        ("Measure", measure),
-        ("Intervals", intervals),
-        (
-            "Differences",
-            f"{pairing} p (Holm): two-sided test with the standard errors of the intervals, adjusted by "
-            f"Holm over {family}; where all differences are equal, that of an exact permutation test. Each "
-            "measure is corrected by itself.",
-        ),
-        (
-            "Words",
-            "Better and worse need an adjusted p below 0.05: with all choices equal, at most 5 % of reports "
-            "hold any such word. No difference shown does not mean equal: the smallest difference that the "
-            "same test shows in 80 % of repetitions stands there. That a choice differs by less than "
-            f"{margin} needs both one-sided tests (TOST) at the same level, corrected likewise. "
-            f"Below {least(comparison.paired)} {units} nothing is decided.",
-        ),
-        ("Places", places),
-    ]
 
 
 def provenance(comparison: Comparison) -> list[tuple[str, str]]:

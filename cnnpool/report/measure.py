@@ -68,6 +68,10 @@ class Measure:
         value = value if low is None else max(value, low)
         return value if high is None else min(value, high)
 
+    def on_axis(self, *values: float) -> list[float]:
+        """``values`` in the displayed unit, each within what is possible."""
+        return [self.shown(self.within(value)) for value in values]
+
     def format(self, value: float, *, sign: bool = False) -> str:
         return self.quantity.format(value, sign=sign)
 

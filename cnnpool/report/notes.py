@@ -96,7 +96,7 @@ def _windows(rows: Sequence[Row]) -> list[str]:
 
 def _padding(kept: Sequence[Run]) -> list[str]:
     """A sentence if circular shifts are applied to networks without circular padding."""
-    shifted = [run for run in kept if run.below("invariance", "consistency")]
+    shifted = [run for run in kept if run.at("invariance", "consistency")]
     paddings = [run.at("invariance", "model_padding") for run in shifted]
     found = {str(name) for one in paddings if isinstance(one, list) for name in one} - {"circular", "none"}
     if not found:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from cnnpool import tables
 from cnnpool.report import columns, document
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.measure import Measure
+from cnnpool.report.pairwise import MARGIN, least
 from cnnpool.report.plots import GROUPS, Plot
 from cnnpool.report.plots.panels import css, for_page, styles_of
 from cnnpool.system.progress import duration
@@ -26,35 +26,38 @@ EDGE = 0.06  # Space beside the marks of a row, as a share of the drawing's widt
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One row's mean, ends of its interval and single values, as shares of the scale; None for NaN."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-    dots: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
 class Drawn:
-    """A column of intervals on one scale from the first to the second of ``ends``, with 0 at ``zero``."""
+    """A column of intervals on one scale: of each row its mean, low and high, or nothing, and single values.
+
+    The scale holds all of them, and 0 with ``zero``.
+    """
 
     title: str
-    ends: tuple[str, str]
-    marks: Sequence[Mark | None]
-    zero: float | None = None
+    rows: Sequence[Sequence[float]]
+    dots: Sequence[Sequence[float]] = ()
+    zero: bool = False
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        known = [x for row in (*self.rows, *self.dots) for x in row if math.isfinite(x)] + [0.0] * self.zero
+        low, high = min(known, default=0.0), max(known, default=0.0)
+        return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+    def at(self, value: float) -> float:
+        """The place of ``value`` as a share of the drawing's width."""
+        low, high = self.ends
+        return round(EDGE + (1 - 2 * EDGE) * (value - low) / (high - low), 4)
 
 
 @dataclass(frozen=True)
 class Sheet:
     """A table: text in ``columns``, and what only HTML shows of columns and rows, each list as long as these.
 
-    ``terms`` define columns, ``drawn`` has intervals by the place of the column before them; ``runs`` of a
-    row are (seed, value, folder), ``charts`` the address of their curves, and ``faint`` rows are out.
+    ``drawn`` has intervals by the place of the column before them; ``runs`` of a row are (seed, value,
+    folder), ``charts`` the address of their curves, and ``faint`` rows are out.
     """
 
     columns: Sequence[Column]
-    terms: Sequence[str] = ()
     drawn: Mapping[int, Drawn] = field(default_factory=dict)
     colours: Sequence[str] = ()
     runs: Sequence[Sequence[tuple[str, str, str]]] = ()
@@ -62,38 +65,35 @@ class Sheet:
     faint: Sequence[bool] = ()
 
 
-def drawn(
-    title: str,
-    rows: Sequence[Sequence[float]],
-    dots: Sequence[Sequence[float]] = (),
+def contents(
+    comparison: Comparison,
+    groups: Sequence[tuple[str, str, Sequence[Plot]]] = (),
     *,
-    zero: bool = False,
-) -> Drawn:
-    """Rows of mean, low and high, or empty, and single values of each row, on a scale that holds them all."""
-    known = [x for row in (*rows, *dots) for x in row if math.isfinite(x)] + [0.0] * zero
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
-
-    def share(value: float) -> float | None:
-        at = EDGE + (1 - 2 * EDGE) * (value - low) / (high - low)
-        return round(at, 4) if math.isfinite(value) else None
-
-    of_rows = dots or [()] * len(rows)
-    marks: list[Mark | None] = []
-    for row, own in zip(rows, of_rows, strict=True):
-        single = [at for value in own if (at := share(value)) is not None]
-        ends = [share(value) for value in row or [math.nan] * 3]
-        marks.append(Mark(ends[0], ends[1], ends[2], single) if row else None)
-    return Drawn(title, (f"{low:.3g}", f"{high:.3g}"), marks, share(0.0) if zero else None)
-
-
-def blocks(comparison: Comparison, root: Path | None = None, *, seeds: bool = False) -> dict[str, Any]:
-    """All that the template shows of a comparison but its figures; folders below ``root``, with ``seeds``."""
-    return document.contents(comparison) | {
-        "mains": [_main(one, root, seeds=seeds) for one in comparison.each],
-        "pairs": _pairs(comparison),
-        "measures": _measures(comparison),
-        "baseline": comparison.baseline.choice.label,
+    command: str = "",
+    root: Path | None = None,
+    seeds: bool = False,
+    charts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The values of compare.jinja; folders are named below ``root``, and ``seeds`` has a dot for each."""
+    colours, margin = _colours(comparison), str(comparison.margin or MARGIN)
+    words = {one.header: document.definition(one) for one in comparison.measures}
+    return {
+        "title": document.title(comparison),
+        "comparison": comparison,
+        "groups": groups,
+        "command": command,
+        "headline": document.headline(comparison),
+        "remarks": document.remarks(comparison),
+        "glossary": document.glossary(comparison),
+        "provenance": document.provenance(comparison),
+        "mains": [_main(one, root, seeds=seeds, charts=charts) for one in comparison.each],
+        "measures": [
+            (Sheet(table, colours=colours), ["", *(words[column.header] for column in table[1:])])
+            for table in columns.measure_tables(comparison)
+        ],
+        "pairs": Sheet(columns.pair_columns(comparison), colours=colours[1:]),
+        "margin": margin + " of the baseline's errors" * margin.endswith("%"),
+        "least": least(comparison.paired),
     }
 
 
@@ -109,23 +109,17 @@ def _colours(comparison: Comparison) -> list[str]:
     return [css(styles[row.choice.label]) for row in comparison.rows]
 
 
-def _main(comparison: Comparison, root: Path | None, *, seeds: bool) -> Sheet:
+def _main(comparison: Comparison, root: Path | None, *, seeds: bool, charts: Sequence[str]) -> Sheet:
     metric, rows = comparison.metric, comparison.rows
-    words = dict(document.method(comparison))
     each = [[metric.shown(value) for value in row.finite.values()] for row in rows]
-    ends = [[metric.within(x) for x in (s.mean, s.low, s.high)] for s in (row.summary for row in rows)]
-    values = [list(map(metric.shown, row)) for row in ends]
-    against = [row.versus and row.versus.summary for row in rows]
-    steps = [[metric.shown(x) for x in (s.mean, s.low, s.high)] if s else [] for s in against]
+    values = [metric.on_axis(*row.summary.interval) for row in rows]
+    steps = [list(map(metric.shown, row.versus.summary.interval)) if row.versus else [] for row in rows]
     title = f"mean and interval of {metric.header}"
-    plots = {2: drawn(title, values, each if seeds else ())}
+    plots = {2: Drawn(title, values, each if seeds else ())}
     if len(rows) > 1:
-        plots[4] = drawn("difference and interval", steps, zero=True)
+        plots[4] = Drawn("difference and interval", steps, zero=True)
     return Sheet(
         columns.main_columns(comparison),
-        ["", "Seeds with a number.", document.definition(metric), words["Intervals"]]
-        + [words["Differences"]] * 2
-        + [words["Words"]],
         plots,
         _colours(comparison),
         [
@@ -135,6 +129,7 @@ def _main(comparison: Comparison, root: Path | None, *, seeds: bool) -> Sheet:
             ]
             for row in rows
         ],
+        charts,
     )
 
 
@@ -142,40 +137,24 @@ def _below(folder: Path, root: Path | None) -> str:
     return folder.relative_to(root).as_posix() if root else str(folder)
 
 
-def _measures(comparison: Comparison) -> list[Sheet]:
-    own: dict[str, Measure] = {one.header: one for one in comparison.measures}
-    found = []
-    for table in columns.measure_tables(comparison):
-        terms = ["", *(document.definition(own[column.header]) for column in table[1:])]
-        found.append(Sheet(table, terms, colours=_colours(comparison)))
-    return found
-
-
-def _pairs(comparison: Comparison) -> Sheet | None:
-    table = columns.pair_columns(comparison)
-    if not table:
-        return None
-    words = dict(document.method(comparison))["Differences"]
-    return Sheet(table, ["", *[words] * (len(table) - 1)], colours=_colours(comparison)[1:])
-
-
-def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
-    """Markdown, with pictures in files beside it, and HTML with all embedded, by macros called ``show``."""
+def pages(stem: str, template: str, **values: Any) -> dict[str, str]:
+    """Markdown, with pictures in files beside it, and HTML with all embedded."""
     found = {}
     for kind in ("md", "html"):
-        show: Any = blocks_of(kind)
-        body = environment(kind).get_template(template).render(show=show, **values)
+        page = str(blocks_of(kind).page(values["title"], filled(template, kind, **values)))
         # Folder names need not be UTF-8.
-        page = str(show.page(values["title"], body)).encode("utf-8", "backslashreplace")
-        found[f"{stem}.{kind}"] = page.decode()
+        found[f"{stem}.{kind}"] = page.encode("utf-8", "backslashreplace").decode()
     return found
 
 
 def notebook(comparison: Comparison) -> str:
     """The part of a page that a notebook shows: everything but the figures."""
-    show = blocks_of("html")
-    values = blocks(comparison) | {"groups": [], "command": ""}
-    return str(show.part(environment("html").get_template("compare.jinja").render(show=show, **values)))
+    return str(blocks_of("html").part(filled("compare.jinja", **contents(comparison))))
+
+
+def filled(template: str, kind: str = "html", **values: Any) -> str:
+    """A template with its ``values``, which calls the blocks of a ``kind`` by the name of ``show``."""
+    return environment(kind).get_template(template).render(show=blocks_of(kind), **values)
 
 
 def blocks_of(kind: str) -> Any:
@@ -204,6 +183,7 @@ def environment(kind: str) -> Environment:
         "rows": tables.by_row,
         "span": duration,
         "table": tables.markdown,
+        "definition": document.definition,
         "terms": lambda texts: [("", text) for text in texts],
     }
     found.filters |= filters

@@ -104,7 +104,7 @@ def decide(
             return None
         return statistics.of_table(one, other)
 
-    pairs: dict[tuple[int, int], tuple[float, float, float, Crossed | None]] = {}
+    pairs: dict[tuple[int, int], Pair] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
         if named and i:
             break
@@ -121,14 +121,11 @@ def decide(
             within = error.p_within(found.mean, margin)
         elif margin:
             within = statistics.tail(margin - abs(found.mean), found.error, found.freedom)
-        pairs[i, j] = found.mean, p, within, error
-    adjusted = statistics.holm([p for _, p, _, _ in pairs.values()])
-    close = statistics.holm([within for _, _, within, _ in pairs.values()])
+        pairs[i, j] = Pair(found.mean, p, p, within, error)
+    adjusted = statistics.holm([one.p for one in pairs.values()])
+    close = statistics.holm([one.within for one in pairs.values()])
     corrected = zip(pairs.items(), adjusted, close, strict=True)
-    decided = {}
-    for (key, (mean, p, _, error)), apart, near in corrected:
-        decided[key] = Pair(mean, p, apart, near, error)
-    return Decisions(decided)
+    return Decisions({key: replace(one, adjusted=p, within=near) for (key, one), p, near in corrected})
 
 
 def least(paired: bool) -> int:

@@ -46,8 +46,8 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
 
 
 def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> dict[str, str]:
-    values = page.blocks(comparison) | {"groups": page.figures(plots)}
-    return page.rendered("report", "compare.jinja", **values, command=shlex.join([*COMMAND, *argv]))
+    contents = page.contents(comparison, page.figures(plots), command=shlex.join([*COMMAND, *argv]))
+    return page.pages("report", "compare.jinja", **contents)
 
 
 def latex(comparison: Comparison) -> str:

@@ -82,11 +82,6 @@ class Run:
             node = node.get(key) if isinstance(node, Mapping) else None
         return node
 
-    def below(self, *keys: str) -> Mapping[str, Any]:
-        """The part of ``measured`` below ``keys`` if it is a mapping, else an empty mapping."""
-        node = self.at(*keys)
-        return node if isinstance(node, Mapping) else {}
-
 
 def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
     """Every run folder at or under ``paths``, each once."""

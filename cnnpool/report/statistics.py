@@ -34,6 +34,11 @@ class Summary:
     low: float
     high: float
 
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The mean and the ends of its interval."""
+        return self.mean, self.low, self.high
+
 
 def summarise(values: Sequence[float]) -> Summary:
     """Mean, standard deviation and 95 % t interval of ``values``: mean -+ t(n-1) sd / sqrt(n)."""

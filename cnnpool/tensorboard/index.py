@@ -5,9 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from cnnpool.choose import ledger
 from cnnpool.choose.ledger import LIVE, Live
@@ -20,19 +21,16 @@ from cnnpool.run_folder.plan import Plan
 PAUSE_S = 1.0  # Shortest interval between two scans of the folders
 SHARE = 0.1  # Largest share of time spent scanning: the slower the disk, the longer the pause
 READ = {layout.MARK, layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING}
-Kind = Literal["run", "plan", "study"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]  # A file's name, modification time in ns, size and inode
-Signature = tuple[Stamp, ...]  # Sorted stamps of all files that belong to one thing
 
 
-@dataclass(frozen=True)
-class Found:
-    """A run's folder, a sweep's plan, or a study of ``cnnpool choose``."""
+class Found(NamedTuple):
+    """A run's folder, a sweep's plan, or a study of ``cnnpool choose``, with the stamps of its files."""
 
-    kind: Kind
     path: Path
-    signature: Signature
+    kind: Literal["run", "plan", "study"]
+    stamps: tuple[Stamp, ...]
 
 
 @dataclass(frozen=True)
@@ -40,22 +38,34 @@ class Watched(Generic[Content]):
     """A file written by a process while it ``lives``; without content it is damaged or missing."""
 
     path: Path
-    signature: Signature
     lives: bool
     content: Content | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies."""
+class Runs:
+    """Runs below ``root`` in the order of their folders; equal to others of the same ``version``."""
 
-    version: int  # Changes whenever anything changes
-    results: int  # Changes whenever a finished run is added, removed or changed
-    runs: tuple[Run, ...]
-    changed: dict[Path, float]  # Folder -> last modification time of its files, in seconds since 1970
-    sweeps: tuple[Watched[Plan], ...] = ()
-    studies: tuple[Watched[Live], ...] = ()
+    version: int
+    root: Path
+    every: tuple[Run, ...] = field(compare=False, repr=False)
+
+    def inside(self, folder: str) -> list[Run]:
+        """The runs in ``folder`` below the root; compares paths only as text."""
+        wanted = tuple(part for part in folder.split("/") if part)
+        return [run for run in self.every if run.folder.relative_to(self.root).parts[: len(wanted)] == wanted]
+
+
+@dataclass(frozen=True)
+class Snapshot(Runs):
+    """All runs at one moment, and the finished ones, with the plans of sweeps and the studies."""
+
+    finished: Runs = field(compare=False)
+    changed: dict[Path, float] = field(compare=False)
+    """Folder -> last modification time of its files, in seconds since 1970."""
+    sweeps: tuple[Watched[Plan], ...] = field(compare=False)
+    studies: tuple[Watched[Live], ...] = field(compare=False)
 
 
 class Index:
@@ -67,58 +77,58 @@ class Index:
     def __init__(self, roots: Sequence[Path]):
         self.roots = [Path(os.path.abspath(root)) for root in roots]
         self.root = Path(os.path.commonpath(self.roots))
-        self._lock = threading.Lock()
-        self._known: dict[Path, tuple[Signature, Run]] = {}
+        self._lock = threading.RLock()
+        self._found: list[Found] = []
+        self._next = 0.0
+        self._known: dict[Path, tuple[Found, Run]] = {}
         self._descriptions: list[dict[str, Any]] = []
-        self._next = self._next_glance = 0.0
-        self._found = False
-        # Start at the time, so that two successive servers on a port never share a version.
-        start = time.time_ns() // 1_000_000
-        self._snapshot = Snapshot(start, start, (), {})
+        self._latest: Snapshot | None = None
 
     def any(self) -> bool:
         """Whether there is a run, a plan or a study now, or was a moment ago."""
-        with self._lock:
-            began = time.monotonic()
-            if not self._known and began >= self._next_glance:
-                self._found = next(scan(self.roots), None) is not None
-                self._next_glance = time.monotonic() + _pause(began)
-            return bool(self._known) or self._found
+        return bool(self._scanned())
 
     def snapshot(self) -> Snapshot:
         """The runs as they are now, or were a moment ago."""
         with self._lock:
+            found = self._scanned()
+            if self._latest is None:
+                self._latest = self._look(found)
+            return self._latest
+
+    def _scanned(self) -> list[Found]:
+        with self._lock:
             began = time.monotonic()
             if began >= self._next:
-                every = sorted(scan(self.roots), key=lambda one: one.path)
-                # Longer for slow disks; unchanged files are not read again.
-                pause = _pause(began)
-                self._look(every)
-                self._next = time.monotonic() + pause
-            return self._snapshot
+                self._found, self._latest = sorted(scan(self.roots)), None
+                now = time.monotonic()
+                self._next = now + max(PAUSE_S, (now - began) / SHARE)
+            return self._found
 
-    def _look(self, every: Sequence[Found]) -> None:
-        """Take a new snapshot of the found items."""
-        now = {one.path: (one.signature, self._run(one)) for one in every if one.kind == "run"}
-        before = self._snapshot
-        version, results = before.version, before.results
-        if _states(now) != _states(self._known):
-            version += 1
-            results += _states(now, finished=True) != _states(self._known, finished=True)
-        sweeps = _watched(every, "plan", plan.read, plan.lives, before.sweeps)
-        studies = _watched(every, "study", ledger.read_live, ledger.lives, before.studies)
-        if version == before.version:
-            version += (sweeps, studies) != (before.sweeps, before.studies)
-        self._known = now
-        changed = {path: max((one[1] for one in own), default=0) / 1e9 for path, (own, _) in now.items()}
-        every_run = tuple(run for _, run in now.values())
-        self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
+    def _look(self, found: Sequence[Found]) -> Snapshot:
+        """A snapshot of the found items; those that have not changed are not read again."""
+        self._known = {one.path: (one, self._run(one)) for one in found if one.kind == "run"}
+        every = tuple(self._known.values())
+        done = [(one, run) for one, run in every if run.found]
+        finished = Runs(hash(tuple(one for one, _ in done)), self.root, tuple(run for _, run in done))
+        sweeps = [_watched(one, plan.read, plan.lives) for one in found if one.kind == "plan"]
+        studies = [_watched(one, ledger.read_live, ledger.lives) for one in found if one.kind == "study"]
+        lives = [one.lives for one in sweeps] + [one.lives for one in studies]
+        return Snapshot(
+            hash((*found, *lives, *(run.state for _, run in every))),
+            self.root,
+            tuple(run for _, run in every),
+            finished,
+            {one.path: max((stamp[1] for stamp in one.stamps), default=0) / 1e9 for one, _ in every},
+            tuple(sweeps),
+            tuple(studies),
+        )
 
     def _run(self, one: Found) -> Run:
-        known = self._known.get(one.path)
+        before, run = self._known.get(one.path, (None, None))
         # A killed process leaves all files unchanged.
-        if known and known[0] == one.signature and known[1].state != "running":
-            return known[1]
+        if run and before == one and run.state != "running":
+            return run
         return runs.sharing(runs.read(one.path), self._descriptions)
 
 
@@ -130,44 +140,31 @@ def scan(roots: Sequence[Path]) -> Iterator[Found]:
         plans = sorted((folder / plan.FOLDER).glob(f"[!.]*{plan.SUFFIX}"))
         # A file may be gone meanwhile.
         with suppress(OSError):
-            yield from (Found("plan", path, (_stamp(path),)) for path in plans)
+            yield from (Found(path, "plan", (stamp_of(path),)) for path in plans)
             if LIVE in one.files:
-                yield Found("study", folder / LIVE, (_stamp(folder / LIVE),))
+                yield Found(folder / LIVE, "study", (stamp_of(folder / LIVE),))
             if layout.MARK in one.files:
-                yield Found("run", folder, tuple(_stamp(folder / name) for name in names))
+                yield Found(folder, "run", tuple(stamp_of(folder / name) for name in names))
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
     stat = path.lstat()
     return path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _pause(began: float) -> float:
-    """Seconds until the next scan of the folders, the last of which started at ``began``."""
-    return max(PAUSE_S, (time.monotonic() - began) / SHARE)
-
-
-def _states(known: dict[Path, tuple[Signature, Run]], *, finished: bool = False) -> dict[Path, object]:
-    return {path: (own, run.state) for path, (own, run) in known.items() if run.found or not finished}
-
-
 def _watched(
-    every: Sequence[Found],
-    kind: Kind,
-    read: Callable[[Path], Content | None],
-    lives: Callable[[Path], bool],
-    before: Sequence[Watched[Content]],
-) -> tuple[Watched[Content], ...]:
-    """The files of one ``kind``; those unchanged since ``before`` are not read."""
-    known = {(one.path, one.signature): one for one in before}
-    now = []
-    for path, signature in [(one.path, one.signature) for one in every if one.kind == kind]:
-        one = known.get((path, signature))
-        if not one:
-            one = Watched(path, signature, False)
-            try:
-                one = replace(one, content=read(path))
-            except DamagedError as error:
-                one = replace(one, reason=f"{error.reason or error}: delete it")
-        now.append(replace(one, lives=lives(path)))
-    return tuple(now)
+    one: Found, read: Callable[[Path], Content | None], lives: Callable[[Path], bool]
+) -> Watched[Content]:
+    content = content_of(read, one.path, *one.stamps)
+    if isinstance(content, DamagedError):
+        return Watched(one.path, lives(one.path), reason=f"{content.reason or content}: delete it")
+    return Watched(one.path, lives(one.path), content)
+
+
+@lru_cache(maxsize=4096)
+def content_of(read: Callable[[Path], Any], path: Path, *_stamps: Stamp) -> Any:
+    """The content of the file ``path`` with these stamps, or the error if it cannot be read."""
+    try:
+        return read(path)
+    except DamagedError as error:
+        return error

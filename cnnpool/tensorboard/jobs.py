@@ -2,15 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from cnnpool.choose.ledger import Live
 from cnnpool.report.plots.learning_curve import ACCURACY
 from cnnpool.report.runs import Run
 from cnnpool.run_folder import metrics
-from cnnpool.run_folder.plan import Plan
 from cnnpool.tensorboard.index import Snapshot, Watched
 from cnnpool.tensorboard.view import settings_of, unreadable
 
@@ -20,8 +20,6 @@ SILENT_S = 300
 WAITING, LEFT = "waiting", "not started"
 STATES = ("done", "running", WAITING, "failed", "unfinished", LEFT, "damaged")
 ORDER = ("running", "failed", "damaged", "unfinished", LEFT, WAITING)
-Waiting = Mapping[Path, tuple[str, Sequence[str]]]
-"""Folder -> waiting or not started, and the job's own overrides."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +65,17 @@ class Jobs:
     folders: list[tuple[str, int]]
 
 
-def jobs(now: Snapshot, root: Path) -> Jobs:
-    waiting = planned(now.sweeps, (run.folder for run in now.runs))
-    begun = [_job(run, root, now.changed.get(run.folder, 0.0)) for run in now.runs if not run.found]
+@lru_cache(maxsize=2)
+def jobs(now: Snapshot) -> Jobs:
+    root = now.root
+    listed = [_job(run, root, now.changed[run.folder]) for run in now.every if not run.found]
     watched = [one for every in (now.sweeps, now.studies) for one in every]
-    damaged = [Job(below(one.path, root), "damaged", one.reason) for one in watched if one.reason]
-    counts = Counter([run.state for run in now.runs] + [state for state, _ in waiting.values()])
-    counts["damaged"] += len(damaged)
-    listed = begun + damaged
-    for folder, (state, words) in waiting.items():
-        reason = "" if state == WAITING else "its sweep has ended; rerun the same command to resume"
-        listed.append(Job(below(folder, root), state, reason, typed=" ".join(words)))
+    listed += [Job(below(one.path, root), "damaged", one.reason) for one in watched if one.reason]
+    listed += planned(now)
     listed.sort(key=lambda job: ORDER.index(job.state))
+    counts = Counter(job.state for job in listed) + Counter(done=len(now.finished.every))
     found = {state: counts[state] for state in STATES if counts[state]}
-    return Jobs(found, listed[:MOST], len(listed), folders(now.runs, root))
+    return Jobs(found, listed[:MOST], len(listed), folders(now.every, root))
 
 
 def below(path: Path, root: Path) -> str:
@@ -114,18 +109,20 @@ def _job(run: Run, root: Path, changed: float) -> Job:
     )
 
 
-def planned(sweeps: Sequence[Watched[Plan]], begun: Iterable[Path]) -> Waiting:
-    """The jobs of sweeps that are not in ``begun``, those of sweeps that have ended first."""
-    known, found = set(begun), dict[Path, tuple[str, Sequence[str]]]()
+def planned(now: Snapshot) -> list[Job]:
+    """The jobs of sweeps that have not begun."""
+    begun, found = {run.folder for run in now.every}, dict[Path, Job]()
     # A running sweep may have taken over jobs of one that ended.
-    for one in sorted(sweeps, key=lambda one: one.lives):
+    for one in sorted(now.sweeps, key=lambda one: one.lives):
+        state, reason = WAITING, ""
+        if not one.lives:
+            state, reason = LEFT, "its sweep has ended; rerun the same command to resume"
         every = one.content.folders(one.path) if one.content else {}
         shared = set.intersection(*map(set, every.values())) if len(every) > 1 else set()
-        for folder, words in every.items():
-            if folder not in known:
-                own = [word for word in words if word not in shared]
-                found[folder] = (WAITING if one.lives else LEFT, own)
-    return found
+        for folder in [one for one in every if one not in begun]:
+            typed = " ".join(word for word in every[folder] if word not in shared)
+            found[folder] = Job(below(folder, now.root), state, reason, typed=typed)
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,9 @@ class Shown:
         return f"{left} {now}" if live.requested else left
 
 
-def studies(watched: Sequence[Watched[Live]], root: Path) -> list[Shown]:
+def studies(now: Snapshot) -> list[Shown]:
     """The running studies first, then the one written last."""
-    found = [_study(one, one.content, root) for one in watched if one.content]
+    found = [_study(one, one.content, now.root) for one in now.studies if one.content]
     return sorted(found, key=lambda one: (one.state != "running", -one.live.time))
 
 

@@ -1,15 +1,15 @@
 """The routes of the tab: the page of the runs below the log folder, its figures, and its tables as files."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from matplotlib.figure import Figure
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBPlugin
 from werkzeug import Request, Response
 
@@ -17,14 +17,13 @@ from cnnpool import tables
 from cnnpool.report import document, page, render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
-from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import GROUPS, LEARNING, PAINTERS, Plot, plot
 from cnnpool.report.plots.learning_curve import learning
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
-from cnnpool.tensorboard.jobs import Jobs, below, jobs, studies
-from cnnpool.tensorboard.view import Compared, Offer, Palette, Query, View, inside, offer, query, view
+from cnnpool.tensorboard.jobs import below, jobs, studies
+from cnnpool.tensorboard.view import Compared, Palettes, Query, View, offer, query, view
 
 NAME = "downsampling"
 ENTRY = "tab.js"
@@ -40,22 +39,6 @@ PAGE = {
 Answer = Callable[[Request], Response]
 
 
-@dataclass(frozen=True)
-class Task:
-    """A result to compute, equal to every task with the same key, so that ``lru_cache`` keeps its result."""
-
-    key: Hashable
-    make: Callable[[], Any] = field(compare=False)
-
-    def __call__(self) -> Any:
-        return self.make()
-
-
-def cached(most: int) -> Callable[[Task], Any]:
-    """Compute the result of a task, or return it if it is among the last ``most``."""
-    return lru_cache(most)(Task.__call__)
-
-
 class Plugin(TBPlugin):  # type: ignore[misc]
     """Shows a comparison of the runs below the log folders ``roots``, as :class:`Index` follows them."""
 
@@ -63,9 +46,9 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def __init__(self, roots: Sequence[Path]):
         self.index = Index(roots)
-        self._compared, self._offers, self._jobs, self._bodies = cached(32), cached(8), cached(2), cached(8)
-        self._figures = cached(96)
-        self._palettes: dict[tuple[str, ...], Palette] = {}
+        palettes: Palettes = defaultdict(dict)
+        self._view = lru_cache(8)(lambda now, wanted: view(now, wanted, palettes))
+        self._body = lru_cache(8)(self._comparison)
         source = (files(__package__) / "tab.html").read_text(encoding="utf-8")
         self._template = page.environment("html").from_string(source)
 
@@ -103,66 +86,34 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return _html("", 204) if same else answer
 
     def _shown(self, now: Snapshot, wanted: Query) -> dict[str, Any]:
-        root, found = self.index.root, self._view(now, wanted)
-        comparison, refusal = found.compared.comparison, found.compared.refusal
-        every: Jobs = self._jobs(Task(now.version, lambda: jobs(now, root)))
-        done = [run for run in self._inside(now, wanted) if run.found]
-        offered: Offer = self._offers(Task((now.results, wanted.folder), lambda: offer(done)))
-        groups = self._groups(now, wanted) if comparison else []
-        if not comparison and not refusal and any(job.epoch for job in every.listed):
-            groups = [("values", "Learning", [self._plot(now, wanted, LEARNING)])]
-        body = Task((now.version, wanted), lambda: self._body(found, wanted, groups))
+        found, offered = self._view(now, wanted), offer(now.finished, wanted.folder)
+        comparison = found.comparison
         return {
             "title": document.title(comparison) if comparison else "Downsampling",
             "query": wanted,
-            "changed": wanted != Query(),
-            "root": root.name,
-            "jobs": every,
-            "studies": studies(now.studies, root),
+            "root": now.root.name,
+            "jobs": jobs(now),
+            "studies": studies(now),
             "offer": offered,
             "offered": {f"{key}={value}" for key, values in offered.settings.items() for value in values},
             "comparison": comparison,
-            "refusal": refusal,
+            "refusal": found.compared.refusal,
             "ways": found.compared.ways,
-            "by": comparison.by if comparison else wanted.by,
-            "metric": comparison.metric.key if comparison else wanted.metric,
             "choices": sorted(row.choice.label for row in comparison.rows) if comparison else [],
             "stages": stages_of(comparison) if comparison else [],
-            "groups": groups,
-            "body": self._bodies(body),
+            "groups": _groups(found, now, wanted),
+            "body": self._body(now, wanted),
         }
 
-    def _body(self, found: View, wanted: Query, groups: list[tuple[str, str, list[Plot]]]) -> str:
+    def _comparison(self, now: Snapshot, wanted: Query) -> str:
         """The comparison in the report's own form, or the learning curves of runs before any has finished."""
-        template, show = page.environment("html").get_template("compare.jinja"), page.blocks_of("html")
-        comparison = found.compared.comparison
+        found = self._view(now, wanted)
+        groups, comparison = _groups(found, now, wanted), found.comparison
         if comparison is None:
-            return "".join(map(str, (show.gallery(*group) for group in groups)))
-        values = page.blocks(comparison, self.index.root, seeds=bool(wanted.seeds)) | {"groups": groups}
-        values["mains"] = [replace(one, charts=self._charts(comparison)) for one in values["mains"]]
-        return template.render(show=show, command="", **values)
-
-    def _charts(self, comparison: Comparison) -> list[str]:
-        """The address of TensorBoard's own charts of each choice's runs, from that of the page."""
-        found = []
-        for row in comparison.rows:
-            names = "|".join(
-                re.escape(below(run.folder, self.index.root)) for run in row.choice.runs.values()
-            )
-            found.append(f"../../../?runFilter={quote(f'^({names})$')}#timeseries")
-        return found
-
-    def _groups(self, now: Snapshot, wanted: Query) -> list[tuple[str, str, list[Plot]]]:
-        return [(name, title, [self._plot(now, wanted, one) for one in own]) for name, title, own in GROUPS]
-
-    def _plot(self, now: Snapshot, wanted: Query, name: str) -> Plot:
-        """A figure's address: another one if the runs behind it are others."""
-        version = str(self._version(now, name))
-        return Plot(name, src=wanted.url("figure", ("name", name), ("v", version)))
-
-    def _version(self, now: Snapshot, name: str) -> int:
-        """Unfinished runs appear only in the learning curves."""
-        return now.version if name == LEARNING else now.results
+            return "".join(str(page.blocks_of("html").gallery(*group)) for group in groups)
+        charts = [_charts(row.choice.runs.values(), now.root) for row in comparison.rows]
+        shown: dict[str, Any] = {"root": now.root, "seeds": bool(wanted.seeds), "charts": charts}
+        return page.filled("compare.jinja", **page.contents(comparison, groups, **shown))
 
     def figure(self, request: Request) -> Response:
         """One figure with its caption; empty if the runs have no numbers for it."""
@@ -179,7 +130,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def download(self, request: Request) -> Response:
         """A table of the comparison as a file, as ``cnnpool compare`` writes it."""
-        comparison = self._view(self.index.snapshot(), query(request.args)).compared.comparison
+        comparison = self._view(self.index.snapshot(), query(request.args)).comparison
         name = request.path.rpartition("/")[2]
         if comparison is None:
             return _attached(None, name, "text/plain")
@@ -189,36 +140,49 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         return _attached(tables.csv(rows).encode(), name, "text/csv")
 
     def _drawn(self, request: Request) -> Plot | None:
-        now, wanted = self.index.snapshot(), query(request.args)
-        name = request.args.get("name") or ""
-        if name not in PAINTERS:
-            return None
-        paint = partial(self._painted, self._view(now, wanted), wanted, name)
-        key = (self._version(now, name), wanted, name)
-        drawn: Plot | None = self._figures(Task(key, partial(plot, name, paint, ["svg"])))
-        return drawn
-
-    def _painted(self, found: View, wanted: Query, name: str) -> tuple[Figure, str] | None:
-        comparison = found.compared.comparison
+        wanted, name = query(request.args), request.args.get("name")
+        found = self._view(self.index.snapshot(), wanted)
         if name == LEARNING:
-            return learning(comparison, found.going, found.palette, seeds=bool(wanted.seeds))
-        if comparison is None:
-            return None
-        stage = wanted.stage if wanted.stage in stages_of(comparison) else ""
-        return PAINTERS[name](replace(comparison, stage=stage))
+            return _curves(found, bool(wanted.seeds))
+        return _figure(found.compared, found.palette, wanted.stage, name) if name in PAINTERS else None
 
-    def _inside(self, now: Snapshot, wanted: Query) -> list[Run]:
-        return inside(now.runs, self.index.root, wanted.folder)
 
-    def _view(self, now: Snapshot, wanted: Query) -> View:
-        def once(by: Sequence[str], make: Callable[[], Compared]) -> Compared:
-            made: Compared = self._compared(Task((now.results, wanted.runs, *by), make))
-            return made
+@lru_cache(maxsize=8)
+def _curves(found: View, seeds: bool) -> Plot | None:
+    """The learning curves, in which alone runs appear that are not finished."""
+    paint = partial(learning, found.comparison, found.going, found.palette, seeds=seeds)
+    return plot(LEARNING, paint, ["svg"])
 
-        def palette(by: Sequence[str]) -> Palette:
-            return self._palettes.setdefault(tuple(by), {})
 
-        return view(self._inside(now, wanted), wanted, palette, once)
+@lru_cache(maxsize=96)
+def _figure(compared: Compared, palette: tuple[str, ...], stage: str, name: str) -> Plot | None:
+    if compared.comparison is None:
+        return None
+    comparison = replace(compared.comparison, palette=palette)
+    comparison = replace(comparison, stage=stage if stage in stages_of(comparison) else "")
+    return plot(name, partial(PAINTERS[name], comparison), ["svg"])
+
+
+def _groups(found: View, now: Snapshot, wanted: Query) -> list[tuple[str, str, list[Plot]]]:
+    """The figures of the page, each by its address: another one if the runs behind it are others."""
+
+    def plots(names: Sequence[str]) -> list[Plot]:
+        versions = [(now if name == LEARNING else now.finished).version for name in names]
+        return [
+            Plot(name, src=wanted.url("figure", ("name", name), ("v", str(version))))
+            for name, version in zip(names, versions, strict=True)
+        ]
+
+    if found.comparison:
+        return [(name, title, plots(names)) for name, title, names in GROUPS]
+    begun = not found.compared.refusal and any(job.epoch for job in jobs(now).listed)
+    return [("values", "Learning", plots([LEARNING]))] if begun else []
+
+
+def _charts(runs: Iterable[Run], root: Path) -> str:
+    """The address of TensorBoard's own charts of ``runs``, from that of the page."""
+    names = "|".join(re.escape(below(run.folder, root)) for run in runs)
+    return f"../../../?runFilter={quote(f'^({names})$')}#timeseries"
 
 
 def _html(text: str, status: int = 200, more: Mapping[str, str] | None = None) -> Response:

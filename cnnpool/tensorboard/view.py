@@ -2,9 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +30,7 @@ from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
+from cnnpool.tensorboard.index import Runs, Snapshot, content_of, stamp_of
 
 CHOICES = ("pool", "readout", "model")
 MOST_VALUES = 24  # Most values of a setting offered as filters
@@ -85,12 +86,6 @@ def query(arguments: MultiDict[str, str]) -> Query:
     )
 
 
-def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
-    """The runs in ``folder`` below ``root``; compares paths only as text."""
-    wanted = tuple(part for part in folder.split("/") if part)
-    return [run for run in runs if run.folder.relative_to(root).parts[: len(wanted)] == wanted]
-
-
 @dataclass(frozen=True)
 class Way:
     """A way out of a refusal: runs differ in ``key``; what to choose, and the query that does."""
@@ -99,7 +94,7 @@ class Way:
     choices: list[tuple[str, Query]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Compared:
     """A comparison, or the reason for a refusal with the ways out of it; neither without finished runs."""
 
@@ -108,46 +103,45 @@ class Compared:
     ways: list[Way] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
-    """The comparison, unfinished runs by label, and labels by colour."""
+    """A comparison, unfinished runs by label, and labels by colour."""
 
     compared: Compared
-    going: dict[str, list[Run]]
-    palette: tuple[str, ...]
+    going: Mapping[str, list[Run]] = field(default_factory=dict)
+    palette: tuple[str, ...] = ()
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        found = self.compared.comparison
+        return found and replace(found, palette=self.palette)
 
 
-Palette = dict[str, None]
-"""Labels in the order in which they got their colours: a choice keeps its colour in every view."""
+Palettes = defaultdict[tuple[str, ...], dict[str, None]]
+"""By the keys of a choice, labels in the order of their colours: a choice keeps its colour in every view."""
 
 
-def view(
-    runs: Sequence[Run],
-    query: Query,
-    palette: Callable[[Sequence[str]], Palette],
-    once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
-) -> View:
-    """The view of ``runs``; ``palette`` keeps the colours, and ``once`` the comparison, of keys ``by``."""
+def view(now: Snapshot, query: Query, palettes: Palettes) -> View:
+    """The runs as ``query`` asks for them; adds new labels to the ``palettes``."""
+    runs = now.inside(query.folder)
     begun = [replace(run, found=own) for run in runs if not run.found and (own := settings_of(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and meets(run, query.where)]
     done = [run for run in runs if run.found]
-    by = list(query.by) or _keys([run for run in done if meets(run, query.where)], begun)
-    compared = once(by, lambda: _compared(done, by, query))
+    by = query.by or _keys([run for run in done if meets(run, query.where)], begun)
+    compared = _compared(now.finished, by, query.runs)
     if any(not known([*done, *begun], key) for key in query.by):
-        return View(compared, {}, ())
+        return View(compared)
     going = _going(compared.comparison, begun, by)
     named = [row.choice.label for row in compared.comparison.rows] if compared.comparison else []
-    kept = palette(by)
+    palette = palettes[by]
     for label in sorted([*_everywhere(done, by), *named, *going], key=natural):
-        kept.setdefault(label)
-    order = tuple(kept)
-    if compared.comparison:
-        compared = replace(compared, comparison=replace(compared.comparison, palette=order))
-    return View(compared, going, order)
+        palette.setdefault(label)
+    return View(compared, going, tuple(palette))
 
 
-def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
-    if not done:
+@lru_cache(maxsize=32)
+def _compared(finished: Runs, by: tuple[str, ...], query: Query) -> Compared:
+    if not (done := finished.inside(query.folder)):
         return Compared()
     chosen = {"metric": query.metric, "against": query.baseline or None, "allow": query.allow}
     try:
@@ -173,12 +167,12 @@ def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Wa
     return found
 
 
-def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
+def _keys(done: Sequence[Run], begun: Sequence[Run]) -> tuple[str, ...]:
     """The keys that form a choice, even if the first finished runs all belong to one choice."""
     among = varying(done) if done else ["pool"]
     names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in CHOICES}
     chosen = [key for key in CHOICES if key in among or len(names[key]) > 1]
-    return list(dict.fromkeys([*chosen, *among]))
+    return tuple(dict.fromkeys([*chosen, *among]))
 
 
 def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:
@@ -217,9 +211,10 @@ class Offer:
     settings: dict[str, list[str]] = field(default_factory=dict)
 
 
-def offer(done: Sequence[Run]) -> Offer:
+@lru_cache(maxsize=8)
+def offer(finished: Runs, folder: str) -> Offer:
     """Measures by key and header, those of every comparison first, and settings in which the runs differ."""
-    if not done:
+    if not (done := finished.inside(folder)):
         return Offer()
     quantities = quantities_of(done)
     keys = known_keys(done, quantities)
@@ -257,17 +252,8 @@ def unreadable(folder: Path) -> str:
 
 
 def _settings(path: Path) -> Any:
-    try:
-        now = path.stat()
-    except OSError:
-        return None
-    return _parsed(path, now.st_mtime_ns, now.st_ino)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(path: Path, _changed: int, _inode: int) -> Any:
     """The content of a file, or the error if it cannot be read."""
     try:
-        return read_yaml(path)
-    except DamagedError as error:
-        return error
+        return content_of(read_yaml, path, stamp_of(path))
+    except OSError:
+        return None

@@ -1,10 +1,12 @@
+import re
+
 import numpy as np
 import pytest
 
-from cnnpool.report import main
+from cnnpool.report import main, render
 from cnnpool.report.columns import pair_columns
 from cnnpool.report.comparison import compare
-from cnnpool.report.document import headline, method, single_pairs
+from cnnpool.report.document import headline, single_pairs
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
@@ -95,8 +97,9 @@ def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_p
     assert of[0]["near"].versus.pair.adjusted == pytest.approx(5 * of[0]["near"].versus.pair.p)
     assert of[1]["near"].versus.pair.adjusted > of[0]["near"].versus.pair.adjusted
     assert not any(row.rank for row in named.rows) and all(row.rank for row in every.rows)
-    assert "the comparisons with the baseline" in dict(method(named))["Differences"]
-    assert "all pairs of choices" in dict(method(every))["Differences"]
+    pages = [render.pages(one, [], [])["report.md"] for one in (named, every)]
+    said = [re.search(r"^- \*\*Differences\*\*: (.*)$", page, re.MULTILINE)[1] for page in pages]
+    assert "the comparisons with the baseline" in said[0] and "all pairs of choices" in said[1]
     assert of[1]["near"].versus.summary.low > 0 and of[1]["near"].verdict.startswith("no difference shown")
     [line] = single_pairs(every)
     assert line.startswith("near: the interval of this pair alone excludes 0 (p = 0.0")

@@ -29,7 +29,7 @@ def test_the_same_runs_are_found_as_by_compare(shelf, follow, begin):
     (shelf.root / "max" / "report").mkdir()
     # A run's own place is its name, even if a link to it comes first.
     (shelf.root / "a_link").symlink_to(shelf.root / "max")
-    own, others = follow.snapshot().runs, find([shelf.root])
+    own, others = follow.snapshot().every, find([shelf.root])
     assert [(run.folder, run.state) for run in own] == [(run.folder, run.state) for run in others]
     assert [run.found for run in own] == [run.found for run in others]
 
@@ -41,11 +41,11 @@ def test_only_what_has_changed_is_read_again(shelf, follow, read):
     assert follow.snapshot() == first and len(read) == 2
     shelf.put(pool="avg", seed=7)
     second = follow.snapshot()
-    assert read[2:] == ["seed7"] and second.version > first.version and second.results > first.results
+    assert read[2:] == ["seed7"] and second != first and second.finished != first.finished
     os.remove(shelf.root / "max" / "seed0" / "results.json")
     third = follow.snapshot()
-    assert read[3:] == ["seed0"] and third.results > second.results
-    assert [run.state for run in third.runs] == ["done", "unfinished", "done"]
+    assert read[3:] == ["seed0"] and third.finished != second.finished
+    assert [run.state for run in third.every] == ["done", "unfinished", "done"]
 
 
 def test_a_run_that_goes_on_changes_no_results(shelf, follow, begin):
@@ -55,8 +55,8 @@ def test_a_run_that_goes_on_changes_no_results(shelf, follow, begin):
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 20, "epoch": 2, "val/accuracy": 0.75}\n')
     second = follow.snapshot()
-    assert second.version > first.version and second.results == first.results
-    [run] = [run for run in second.runs if not run.found]
+    assert second != first and second.finished == first.finished
+    [run] = [run for run in second.every if not run.found]
     assert [record["val/accuracy"] for record in metrics.read(run.folder).records] == [0.5, 0.75]
 
 
@@ -65,19 +65,19 @@ def test_a_killed_run_is_no_longer_running(follow, begin):
     with held(folder):
         status.write(folder, "running")
         first = follow.snapshot()
-        assert [run.state for run in first.runs] == ["running"] and follow.snapshot() == first
+        assert [run.state for run in first.every] == ["running"] and follow.snapshot() == first
     second = follow.snapshot()
-    [run] = second.runs
-    assert second.version > first.version and second.results == first.results
+    [run] = second.every
+    assert second != first and second.finished == first.finished
     assert (run.state, run.reason.partition(":")[0]) == ("unfinished", "stopped")
     assert follow.snapshot() == second
 
 
 def test_a_folder_that_is_not_there_yet_has_no_runs_and_links_are_followed_once(shelf, follow, tmp_path):
-    assert not follow.any() and follow.snapshot().runs == ()
+    assert not follow.any() and follow.snapshot().every == ()
     shelf.put(folder=tmp_path / "elsewhere" / "seed0")
     shelf.root.mkdir(exist_ok=True)
     for name in ("linked", "twice"):
         (shelf.root / name).symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "round").symlink_to(shelf.root)
-    assert [run.folder for run in follow.snapshot().runs] == [shelf.root / "linked" / "seed0"]
+    assert [run.folder for run in follow.snapshot().every] == [shelf.root / "linked" / "seed0"]

@@ -22,54 +22,31 @@ ROW = 0.42  # Height of a row, in inches
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     """The metric of every seed, the best mean first."""
-    metric, styles = comparison.metric, styles_of(comparison)
-    rows = by_effect([(row, row.summary) for row in shown(comparison) if row.finite], metric)
+    metric = comparison.metric
+    rows = forest(comparison, [(row, [*row.finite.values()], row.summary) for row in shown(comparison)])
     if not rows:
         return None
     word = "run" if comparison.understood else "seed"
-    limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
-    forest = [
-        Forest(
-            f"{row.choice.label} (n={row.summary.n})",
-            [metric.shown(value) for value in row.finite.values()],
-            styles[row.choice.label],
-            (metric.shown(row.summary.low), metric.shown(row.summary.high)),
-        )
-        for row, _ in rows
-    ]
+    limits = metric.on_axis(-np.inf, np.inf)
     caption = f"The {metric.title} of each choice: a dot per {word}, the mean and its 95 % interval."
-    return dots(forest, metric.header, limits=limits), caption + of_all(comparison)
+    return dots(rows, metric.header, limits=limits), caption + of_all(comparison)
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     """The difference of the metric to the baseline by seed, the best difference first."""
-    metric, label, styles = comparison.metric, comparison.baseline.choice.label, styles_of(comparison)
-    pairs = [(row, row.versus) for row in shown(comparison) if row.versus and row.versus.differences]
-    if not pairs:
+    metric, label = comparison.metric, comparison.baseline.choice.label
+    pairs = [(row, row.versus) for row in shown(comparison) if row.versus]
+    rows = forest(comparison, [(row, one.differences, one.summary) for row, one in pairs], hollow=True)
+    if not rows:
         return None
-    forest = [
-        Forest(
-            f"{row.choice.label} (n={s.n})",
-            [metric.shown(d) for d in row.versus.differences],
-            styles[row.choice.label],
-            (metric.shown(s.low), metric.shown(s.high)),
-            hollow=row.verdict not in SHOWN,
-        )
-        for row, s in by_effect([(row, versus.summary) for row, versus in pairs], metric)
-        if row.versus
-    ]
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     paired = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
-    figure = dots(forest, f"{metric.title}, difference to {label}{unit}")
+    figure = dots(rows, f"{metric.title}, difference to {label}{unit}")
     sides(figure.axes[0], metric.sense)
     caption = (
         f"Difference of {metric.title} to {label}, {paired}, the mean, its 95 % interval; hollow where no "
     )
     return figure, f"{caption}difference is shown.{of_all(comparison)}"
-
-
-def by_effect(rows: Sequence[tuple[Row, Summary]], metric: Measure) -> list[tuple[Row, Summary]]:
-    return sorted(rows, key=lambda one: -(metric.sense or 1) * one[1].mean)
 
 
 def sides(axes: Axes, sense: int) -> None:
@@ -92,7 +69,25 @@ class Forest:
     hollow: bool = False
 
 
-def dots(rows: Sequence[Forest], label: str, *, limits: tuple[float, float] = (-np.inf, np.inf)) -> Figure:
+def forest(
+    comparison: Comparison, rows: Sequence[tuple[Row, Sequence[float], Summary]], *, hollow: bool = False
+) -> list[Forest]:
+    """The ``rows`` that have values, the best first; ``hollow`` where no difference is shown."""
+    metric, styles = comparison.metric, styles_of(comparison)
+    known = [one for one in rows if one[1]]
+    return [
+        Forest(
+            f"{row.choice.label} (n={s.n})",
+            list(map(metric.shown, values)),
+            styles[row.choice.label],
+            (metric.shown(s.low), metric.shown(s.high)),
+            hollow=hollow and row.verdict not in SHOWN,
+        )
+        for row, values, s in sorted(known, key=lambda one: -(metric.sense or 1) * one[2].mean)
+    ]
+
+
+def dots(rows: Sequence[Forest], label: str, *, limits: Sequence[float] = (-np.inf, np.inf)) -> Figure:
     """A forest plot: the values of each row as dots, their mean as a mark with its 95 % interval."""
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(rows)))
     axes = figure.subplots()
@@ -102,7 +97,7 @@ def dots(rows: Sequence[Forest], label: str, *, limits: tuple[float, float] = (-
         offsets = np.linspace(-0.07, 0.07, len(values)) if len(values) > 1 else np.zeros(len(values))
         look: dict[str, Any] = {"color": colour, "alpha": 0.5, "markersize": 4.5, "markeredgewidth": 0}
         axes.plot(values, place + 0.18 + offsets, mark, **look)
-        mean, (low, high) = float(np.mean(values)), np.clip(row.ends, *limits)
+        mean, (low, high) = float(np.mean(values)), np.clip(row.ends, limits[0], limits[1])
         # Rounding may place equal values outside their own interval.
         half = [[max(mean - low, 0)], [max(high - mean, 0)]] if low == low else None
         look = {"color": colour, "markersize": 7, "capsize": 4, "lw": 2, "markeredgewidth": 1.5}
@@ -152,12 +147,12 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
             (axes.set_xlim, axes.get_xlim(), goal),
             (axes.set_ylim, axes.get_ylim(), metric),
         ):
-            panels.within(move, have, (one.shown(one.within(-np.inf)), one.shown(one.within(np.inf))))
+            panels.within(move, have, one.on_axis(-np.inf, np.inf))
         panels.plain_ticks(axes, 5)
         if goal.quantity.form == "count":
             axes.xaxis.set_major_formatter(partial(_formatted, goal))
     every[0].set_ylabel(metric.header)
-    panels.legend(figure, panels.drawn(*every))
+    panels.legend(figure)
     names = ", ".join(one.title for one in (metric, *goals))
     caption = (
         "Trade-offs: means over seeds and 95 % t intervals. Filled: no other choice is at least as good in "
@@ -181,7 +176,7 @@ Point = tuple[float, list[list[float]] | None]  # A mean, and the distances to b
 
 
 def _point(one: Measure, s: Summary) -> Point:
-    mean, low, high = (one.shown(one.within(x)) for x in (s.mean, s.low, s.high))
+    mean, low, high = one.on_axis(*s.interval)
     return mean, [[mean - low], [high - mean]] if s.n > 1 else None
 
 

@@ -102,7 +102,7 @@ def learning(
     whole = all(float(at).is_integer() for one in every for at in one.epochs)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=whole))
     axes.set(xlabel=x_label, ylabel=y_label)
-    panels.legend(figure, panels.drawn(axes))
+    panels.legend(figure)
     what = "Validation accuracy" if scale == 100 else y_label
     mean = f"mean over seeds{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
     dotted = " Dotted: runs that are not finished." * bool(running)

@@ -244,14 +244,16 @@ def plain_ticks(axes: Axes, most: int = 6) -> None:
     axes.locator_params(axis="x", nbins=most)
 
 
-def within(move: Callable[..., object], have: tuple[float, float], limits: tuple[float, float]) -> None:
+def within(move: Callable[..., object], have: tuple[float, float], limits: Sequence[float]) -> None:
     """End an axis by ``move`` just beyond the possible values if it extends further: no accuracy is -20 %."""
     margin = 0.03 * (have[1] - have[0])
     move(max(have[0], limits[0] - margin), min(have[1], limits[1] + margin))
 
 
-def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
-    """One legend below the panels, in as many columns as its longest name allows."""
+def legend(figure: Figure) -> None:
+    """One legend of all panels below them, in as many columns as its longest name allows."""
+    every = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    entries = {label: handle for axes in every for handle, label in axes}
     longest = max(map(len, entries))
     where: Any = "outside lower center"
     figure.legend(
@@ -261,10 +263,3 @@ def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
         frameon=False,
         ncols=max(1, min(4, int(figure.get_figwidth() * 11 / (longest + 6)))),
     )
-
-
-def drawn(*row: Axes) -> dict[str, Any]:
-    """Label -> the artist drawn with it in any of the panels."""
-    return {
-        label: handle for axes in row for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }

@@ -104,7 +104,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         axes.set_xlabel("shift of the input (px)")
     every[0].set_ylim(bottom=0)
     every[0].set_ylabel(" or ".join(short.values()))
-    panels.legend(figure, panels.drawn(*every))
+    panels.legend(figure)
     return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
 
 
@@ -116,10 +116,7 @@ def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
         found = [list(read(row.choice, one).values()) for one in measures]
         if any(found):
             columns = [statistics.spread(np.array([values or [np.nan]]).T)[:, 0] for values in found]
-            ended = [
-                [one.shown(one.within(x)) for x in column]
-                for one, column in zip(measures, columns, strict=True)
-            ]
+            ended = [one.on_axis(*column) for one, column in zip(measures, columns, strict=True)]
             table[row.choice.label] = np.array(ended).T
     return table
 
