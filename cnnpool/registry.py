@@ -130,7 +130,7 @@ def construct(
 
 def for_call(entry: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """``options`` with which to call ``entry``, checked once: here, or their values by its constructor."""
-    if not hasattr(getattr(entry, "__init__", None), "checks_options"):
+    if not getattr(entry, "checks_options", False):
         return check(entry, name, options)
     for key in options:
         refuse_unknown(key, options_of(entry), name)
@@ -184,7 +184,7 @@ def refuse_unknown(key: str, known: Mapping[str, Option], name: str, where: str 
 
 
 def check_fields(instance: Any, path: str) -> None:
-    """Check the fields of a dataclass; to be called in ``__post_init__``."""
+    """Check the fields of a dataclass that says ``checks_options``; to be called in ``__post_init__``."""
     for key, value in check(type(instance), path, vars(instance), path).items():
         object.__setattr__(instance, key, value)
 
@@ -203,8 +203,7 @@ def checked(entry: Class) -> Class:
         }
         construct_unchecked(self, *args, **taken)
 
-    __init__.checks_options = True  # type: ignore[attr-defined]
-    entry.__init__ = __init__  # type: ignore[misc]
+    entry.__init__, entry.checks_options = __init__, True  # type: ignore[misc,attr-defined]
     return entry
 
 

@@ -16,7 +16,7 @@ from cnnpool.data import Dataset
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
-from cnnpool.recipe import Recipe, TensorBoard, TrainerFlags, Wandb
+from cnnpool.recipe import TensorBoard, TrainerFlags, Wandb
 from cnnpool.run_folder import checkpoint, layout
 from cnnpool.run_folder.identity import as_json, identity_settings, is_longer
 from cnnpool.run_folder.results import Results
@@ -45,7 +45,6 @@ class Own:
 
 def train(
     settings: Settings,
-    recipe: Recipe,
     out: Path,
     name: str,
     overrides: list[str],
@@ -59,7 +58,7 @@ def train(
     Returns the content of ``results.json``, or None in all processes but the first; raises DivergedError,
     DamagedError (checkpoint), Stopped, ValueError.
     """
-    run = prepare(settings, recipe, out, name, overrides, own.classifier)
+    run = prepare(settings, out, name, overrides, own.classifier)
     # Imported late, so that missing data is reported without waiting for Lightning.
     from cnnpool.fit import callbacks
     from cnnpool.fit.checkpoints import Checkpoints
@@ -84,7 +83,7 @@ def train(
         if record:
             bring_up(others, record.records, out)
         more = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
-        trainer = build_trainer(recipe, run.flags, [*more, *measuring(run), saving], loggers)
+        trainer = build_trainer(run.recipe, run.flags, [*more, *measuring(run), saving], loggers)
         ended = start and not longer and start.header["steps"] >= start.header["total_steps"]
         if start and (ended or start.metrics["stopped"]):
             run.classifier.restore(start.content)
@@ -98,9 +97,9 @@ def train(
         return conclude(run, trainer, saving, record, others) if record else None
 
 
-def try_out(settings: Settings, recipe: Recipe, own: Own = Own()) -> None:
+def try_out(settings: Settings, own: Own = Own()) -> None:
     """Lightning's ``fast_dev_run``: some batches of training, validation and test; no probes, no files."""
-    run = parts(settings, recipe, own.classifier)
+    run = parts(settings, own.classifier)
     # Imported late, like above.
     from cnnpool.fit import callbacks
     from cnnpool.fit.trainer import build_trainer, group_left, quieten
@@ -108,17 +107,17 @@ def try_out(settings: Settings, recipe: Recipe, own: Own = Own()) -> None:
     quieten()
     with group_left():
         chosen = [*callbacks.build(settings.get("callback") or {}), *own.callbacks]
-        trainer = build_trainer(recipe, TrainerFlags(**settings["trainer"]).given, chosen, [])
+        trainer = build_trainer(run.recipe, TrainerFlags(**settings["trainer"]).given, chosen, [])
         trainer.fit(run.classifier, datamodule=run.images)
         trainer.test(run.classifier, datamodule=run.images, verbose=False)
 
 
-def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = None) -> "Run":
+def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     """The run that ``settings`` describe, with its images and network, before it has a folder.
 
     ``kind`` is its class of ``Classifier``.
     """
-    seed, given = settings["seed"], settings
+    seed, fit, given = settings["seed"], settings["fit"], settings
     preset = preset_of(settings)
     settings = {**settings, "data": sized(settings)}
     if preset and (taken := sentence(preset, given, settings["data"])):
@@ -130,7 +129,7 @@ def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = 
 
     random.seed(seed)
     torch.manual_seed(seed)
-    if recipe.keep_memory:
+    if fit["keep_memory"]:
         keep_memory()
     shapes = network.Images(dataset.in_channels, dataset.size, dataset.num_classes)
     net, stages = network.build(settings, shapes)
@@ -144,7 +143,7 @@ def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = 
                 "mean": dataset.mean,
                 "std": dataset.std,
             }
-    images = Images(dataset, accumulate=recipe.accumulate, channels_last=recipe.channels_last)
+    images = Images(dataset, accumulate=fit["accumulate"], channels_last=fit["channels_last"])
     with located("data", settings["data"]):
         net.initialize(images.train_dataloader())
     known = {
@@ -159,13 +158,12 @@ def parts(settings: Settings, recipe: Recipe, kind: "type[Classifier] | None" = 
         known["white"] = dataset.white
     stages = as_json(stages)
     made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
-    classifier = (kind or Classifier)(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)
-    return Run(recipe=recipe, seed=seed, images=images, classifier=classifier, stages=stages, **described)
+    classifier = (kind or Classifier)(as_json(made), known, dict(fit), seed, model=net)
+    return Run(seed=seed, images=images, classifier=classifier, stages=stages, **described)
 
 
 def prepare(
     settings: Settings,
-    recipe: Recipe,
     out: Path,
     name: str,
     overrides: list[str],
@@ -173,16 +171,16 @@ def prepare(
 ) -> "Run":
     """Make a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
-    run = parts(settings, recipe, kind)
+    run = parts(settings, kind)
     from cnnpool.fit.trainer import in_batches, precision_of
 
-    if recipe.test == "best" and not len(run.dataset.val):
+    if run.recipe.test == "best" and not len(run.dataset.val):
         raise ValueError("fit.test=best needs validation images: raise data.val_size, or take fit.test=last")
     run.flags = in_batches(TrainerFlags(**settings.get("trainer", {})).given, run.images)
     run.out, run.run, run.probes, run.overrides = out, name, probes, overrides
     run.asked = identity_settings(settings)
     # Precision and data are not settings, but they must match a checkpoint too.
-    facts = {**run.asked, "precision": precision_of(recipe), "data_sha256": run.dataset.sha256}
+    facts = {**run.asked, "precision": precision_of(run.recipe), "data_sha256": run.dataset.sha256}
     run.classifier.header = checkpoint.header(facts, kernels_in_use())
     out.mkdir(parents=True, exist_ok=True)
     if not rank():

@@ -90,8 +90,6 @@ class Network:
             raise ValueError(
                 "the experiment sweeps more than pool and seed: choose takes one network and recipe"
             )
-        if mistake := next((job.mistake for job in found if job.mistake), None):
-            raise ValueError(f"choose.pools={label}: {mistake}")
         return found
 
     def checked(self, label: str) -> Mapping[str, Any]:

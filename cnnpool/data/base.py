@@ -162,6 +162,7 @@ class Source:
         """(H, W) of the crop that a network sees; None for the whole image."""
         return None
 
+    checks_options: ClassVar[bool] = True  # In its constructor
     by_class: ClassVar[bool] = True  # Whether a run reports accuracy by class, which clutters tables
 
     def __post_init__(self) -> None:

@@ -30,7 +30,6 @@ class Run:
     out: Path = Path()
     run: str = ""  # Its folder below the output root
     run_id: str = ""  # The random id of the folder, in the first process
-    recipe: Recipe
     flags: dict[str, Any] = field(default_factory=dict)  # Of Lightning's Trainer
     seed: int
     images: Images
@@ -43,6 +42,10 @@ class Run:
     stages: dict[str, dict[str, Any]]
     overrides: list[str] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)  # All settings that determine the result
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.classifier.recipe
 
     @property
     def dataset(self) -> Dataset:

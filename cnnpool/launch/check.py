@@ -37,11 +37,6 @@ def check(settings: Mapping[str, Any]) -> None:
         logger.refuse_missing()
 
 
-def check_launch(chosen: Mapping[str, Any]) -> None:
-    """Refuse an invalid launcher, which all jobs of a command share, like :func:`check`."""
-    _check_choice("launch", "launch", chosen)
-
-
 def _check_choice(group: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
@@ -59,7 +54,7 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
                         f"{group}.{name} holds options of a {group}: leave it out by ~{group}.{name}"
                     )
                 yield group, f"{group}.{name}", {"name": name, **options}
-        elif group in settings and group not in ("fit", "trainer", "launch", "log"):
+        elif group in settings and group not in ("fit", "trainer", "log"):
             yield group, group, settings[group]
     for stage, spec in own_operators(settings).items():
         if spec == {"name": "inherit"}:
@@ -87,10 +82,14 @@ def loggers_of(settings: Mapping[str, Any]) -> list[TensorBoard]:
     names = [chosen["name"]] if isinstance(chosen["name"], str) else chosen["name"]
     entries = [registry.lookup(LOGGERS, schema.GROUPS["log"].entries, name) for name in names]
     known = dict(item for entry in entries for item in registry.options_of(entry).items())
-    taken = registry.check_options(known, ",".join(names), options_of(chosen), "log")
+    for key in options_of(chosen):
+        registry.refuse_unknown(key, known, ",".join(names), f"log.{key}: ")
     made: list[TensorBoard] = []
     for name, entry in zip(names, entries, strict=True):
         own = registry.options_of(entry)
-        make = partial(entry, **{key: value for key, value in taken.items() if key in own})
-        made.append(make() if name in LOGGERS else Installed(name, make))
+        given = {key: value for key, value in options_of(chosen).items() if key in own}
+        if name in LOGGERS:
+            made.append(entry(**given))
+        else:
+            made.append(Installed(name, partial(entry, **registry.check_options(own, name, given, "log"))))
     return made

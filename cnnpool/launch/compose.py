@@ -4,9 +4,10 @@ import math
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from operator import is_not
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
-from cnnpool.launch.check import check, check_launch
+from cnnpool.launch.check import check
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.hydra_compose import PRIMARY, Composer, opened
@@ -81,15 +82,14 @@ def single(composer: Composer, request: Request) -> list[Override]:
 
 
 def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
-    """``jobs``, if their launcher is valid. A file may not name the cluster: the two exchange code."""
+    """``jobs``, unless a file names their cluster: the two exchange code."""
     given = any(override.key_or_group == "launch.address" for override in overrides)
-    for launch in (job.settings["launch"] for job in jobs if "launch" in job.settings):
-        check_launch(launch)
-        if not given and launch.get("address") is not None:
-            raise ValueError(
-                f"launch.address={launch['address']}: a cluster's address comes from the command line or "
-                "RAY_ADDRESS, not from a file"
-            )
+    addresses = (job.settings.get("launch", {}).get("address") for job in jobs)
+    if not given and (address := next(filter(None, addresses), None)):
+        raise ValueError(
+            f"launch.address={address}: a cluster's address comes from the command line or RAY_ADDRESS, "
+            "not from a file"
+        )
     return jobs
 
 
@@ -146,19 +146,22 @@ def _sweep(
         str(whole.hydra.sweep.dir)
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
-    jobs = []
+    jobs: dict[int, Job] = {}
     count = math.prod(map(len, axes))
+    usual = [axis[0] for axis in axes]
+    # First those that differ from the first in a single value: a mistake in any value ends the sweep soon.
+    ordered = sorted(enumerate(product(*axes)), key=lambda one: sum(map(is_not, one[1], usual)) > 1)
     # Composing a few jobs is slow only on a busy machine.
     with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
-        for number, chosen in enumerate(product(*axes)):
+        for number, chosen in ordered:
             config = composer.one_of_many(chosen)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
                 name = config.hydra.runtime.choices.experiment
                 raise ValueError(f"experiment={name} is a separate sweep: run it by a separate command")
             OmegaConf.copy_cache(whole, config)
-            jobs.append(_job(config, number))
+            jobs[number] = _job(config, number)
             progress.step()
-    different = distinct(jobs)
+    different = distinct(jobs[number] for number in range(count))
     if len(different) < len(jobs):
         note(f"{len(jobs) - len(different)} of {len(jobs)} jobs repeat others and are left out")
     return different
@@ -175,23 +178,11 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
         raise ValueError(unresolved(error)) from None
     folder = Path(os.path.abspath(folder))
     hydra.runtime.output_dir = str(folder)
-    settings, mistake = {}, ""
-    try:
-        settings = resolve(config)
-    except ValueError as error:
-        mistake = str(error)
+    settings = resolve(config)
     refuse_code(settings)
-    return _checked(Job(folder, list(hydra.overrides.task), settings, mistake, sweep))
-
-
-def _checked(job: Job) -> Job:
-    refuse_code(str(job.folder), "hydra.sweep.dir." if job.sweep else "hydra.run.dir.")
-    try:
-        if job.settings:
-            check(job.settings)
-    except ValueError as error:
-        return replace(job, mistake=str(error))
-    return job
+    refuse_code(str(folder), "hydra.sweep.dir." if sweep else "hydra.run.dir.")
+    check(settings)
+    return Job(folder, list(hydra.overrides.task), settings, sweep)
 
 
 def name_runs_by(keys: Collection[str]) -> None:

@@ -37,15 +37,13 @@ def resolve(config: DictConfig) -> dict[str, Any]:
     """Our part of the configuration as plain data, all references resolved."""
     plain: dict[str, Any] = {}
     try:
-        for key in map(str, config):
-            if key in (*GROUPS, "stage") and not OmegaConf.is_dict(config[key]):
-                raise ValueError(f"{key} holds options by name, not {config[key]}")
-            if key in SECTIONS:
-                value = config[key]
-                is_plain = not OmegaConf.is_config(value)
-                plain[key] = (
-                    value if is_plain else OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
-                )
+        for key, value in config.items():
+            if key in (*GROUPS, "stage") and not OmegaConf.is_dict(value):
+                raise ValueError(f"{key} holds options by name, not {value}")
+            if key in SECTIONS and OmegaConf.is_config(value):
+                plain[key] = OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+            elif key in SECTIONS:
+                plain[key] = value
             elif key != "hydra":
                 raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
         if missing := sorted(NEEDED - plain.keys()):

@@ -128,15 +128,9 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
     found: dict[Path, Job] = {}
     for job in jobs:
         other = found.setdefault(job.folder, job)
-        if other is not job and (differ := _differences(other, job)):
+        if other is not job and (differ := differences(other.settings, job.settings)):
             raise ValueError(
                 f"{job.name} would be the folder of two jobs ({'; '.join(differ)}): give each its own, "
                 "or leave hydra.sweep.subdir out"
             )
     return list(found.values())
-
-
-def _differences(one: Job, other: Job) -> list[str]:
-    if not (one.settings and other.settings):
-        return [] if one.overrides == other.overrides else [*one.overrides, "and", *other.overrides]
-    return differences(one.settings, other.settings)

@@ -200,11 +200,12 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
     """(overrides that set an existing key of cnnpool and affect no other override, the rest)."""
     keys = [f"{override.key_or_group}." for override in overrides]
+    values = [key for key in keys if not is_choice(key[:-1])]
     plain: list[Override] = []
     rest: list[Override] = []
     for override, key in zip(overrides, keys, strict=True):
         is_value = override.type == OverrideType.CHANGE and not is_choice(override.key_or_group)
-        is_alone = sum(key.startswith(other) or other.startswith(key) for other in keys) == 1
+        is_alone = sum(key.startswith(other) or other.startswith(key) for other in values) == 1
         # A mapping is merged into the existing value.
         is_alone &= not isinstance(override.value(), dict)
         is_ours = not override.package and not override.is_hydra_override()

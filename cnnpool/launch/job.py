@@ -17,8 +17,7 @@ class Job:
 
     folder: Path
     overrides: list[str]  # The job's own part of the command line
-    settings: dict[str, Any]  # All settings; empty if they cannot be resolved
-    mistake: str = ""  # In one line; a job with a mistake in its settings is not run
+    settings: dict[str, Any]
     sweep: bool = False  # Whether it is one of several jobs of one command
 
     @property

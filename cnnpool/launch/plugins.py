@@ -52,8 +52,6 @@ def run_plugins(request: Request) -> int:
     folders = [str(one.input_line) for one in hydras if one.key_or_group.startswith("hydra.sweep.")]
     own = replace(request, overrides=folders, multirun=True, trial=tuple(swept))
     first = jobs_of(replace(own, overrides=[*(str(one.input_line) for one in fixed), *folders]))[0]
-    if first.mistake:
-        raise ValueError(first.mistake)
     objectives = _objectives(first.settings)
     lines += _directed(whole, objectives)
     lines = [line for line in lines if not line.startswith("hydra.sweep.subdir=") or line in QUIET]
@@ -81,9 +79,10 @@ def trial(request: Request, objectives: Sequence[str], config: DictConfig) -> fl
     """Run the job that the sweeper asks for, in whatever process the launcher chose."""
     # A sweeper writes Python's None.
     lines = [re.sub("=None$", "=null", line) for line in HydraConfig.get().overrides.task]
-    (job,) = jobs_of(replace(request, overrides=[*lines, *request.overrides]))
-    if job.mistake:
-        raise Mistake(job.mistake)
+    try:
+        (job,) = jobs_of(replace(request, overrides=[*lines, *request.overrides]))
+    except ValueError as error:
+        raise Mistake(str(error)) from None
     outcome = _run(job)
     if outcome.state == "stopped":
         raise Stopped(outcome.status - 128, outcome.message)

@@ -20,12 +20,11 @@ from torch import nn
 
 from cnnpool import data, pool, readout, registry, training
 from cnnpool.data import Source
-from cnnpool.launch import check
+from cnnpool.launch.check import loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
 from cnnpool.launch.run_job import catch_up, finished, late_logs
-from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.run_folder.results import Results, weights
@@ -82,10 +81,8 @@ def train(
         job.settings["classifier"] = classifier.__name__
     if callbacks:
         job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
-    check.check(job.settings)
     if job.settings["trainer"]["fast_dev_run"]:
         raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
-    recipe = Recipe(**job.settings["fit"])
     assists = rank() > 0
     if (found := finished(job)) is not None:
         if not assists and late_logs(job):
@@ -97,9 +94,9 @@ def train(
             if job.settings["overwrite"]:
                 layout.clear(job.folder)
             layout.begin(job.folder)
-        chosen = check.loggers_of(job.settings)
+        chosen = loggers_of(job.settings)
         own = training.Own(callbacks, loggers, classifier)
-        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, chosen, own)
+        results = training.train(job.settings, job.folder, job.name, job.overrides, chosen, own)
     if results is None:
         sys.exit()
     return results
@@ -153,9 +150,8 @@ def classifier(
     of all random draws. A ValueError of one line for an invalid argument.
     """
     job = _job([*lines(*overrides, settings), f"seed={seed}"])
-    check.check(job.settings)
     with _as_found():
-        return training.parts(job.settings, Recipe(**job.settings["fit"]), classifier).classifier
+        return training.parts(job.settings, classifier).classifier
 
 
 def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
@@ -212,8 +208,6 @@ def _job(overrides: Any) -> Job:
     (job,) = jobs_of(Request(list(overrides)))
     # Lightning would add Hydra's options to the command with which it starts the script for further devices.
     show_to_resolvers(None)
-    if job.mistake:
-        raise ValueError(job.mistake)
     if job.on_recipe:
         log.info("%s", job.on_recipe)
     return job

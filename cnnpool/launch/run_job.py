@@ -15,7 +15,7 @@ from typing import Any
 
 from cnnpool.launch.check import loggers_of
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.recipe import Recipe, TensorBoard
+from cnnpool.recipe import TensorBoard
 from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
@@ -69,7 +69,7 @@ def _try_out(job: Job) -> Outcome:
         with Progress("loading PyTorch"), importing():
             from cnnpool.training import try_out
 
-        try_out(job.settings, Recipe(**job.settings["fit"]))
+        try_out(job.settings)
     except Stopped as stop:
         return stopped(job, stop)
     except (Exception, SystemExit) as error:
@@ -92,8 +92,9 @@ def outcome_if_done(job: Job) -> Outcome | None:
 
 def late_logs(job: Job) -> list[TensorBoard]:
     """The chosen logs, beside TensorBoard, that do not have the history of the job's run."""
-    known = {"tensorboard", *metrics.logged(job.folder)}
-    return [one for one in loggers_of(job.settings) if one.called not in known]
+    beside = [one for one in loggers_of(job.settings) if one.called != "tensorboard"]
+    known = metrics.logged(job.folder) if beside else ()
+    return [one for one in beside if one.called not in known]
 
 
 def catch_up(job: Job, found: Results) -> None:
@@ -300,12 +301,11 @@ def _record(job: Job) -> None:
 def _train(job: Job) -> Results | None:
     if job.on_recipe:
         log.info("%s", job.on_recipe)
-    recipe = Recipe(**job.settings["fit"])
     # torch takes seconds to import; finished runs and mistakes are reported before.
     with Progress("loading PyTorch"), importing():
         from cnnpool.training import train
 
-    return train(job.settings, recipe, job.folder, job.name, job.overrides, loggers_of(job.settings))
+    return train(job.settings, job.folder, job.name, job.overrides, loggers_of(job.settings))
 
 
 def _done(job: Job, accuracy: float | None) -> Outcome:

@@ -14,7 +14,6 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
 from cnnpool.launch.run_job import unreported
 from cnnpool.run_folder.identity import identity_settings
-from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
 from cnnpool.schema import GROUPS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
@@ -25,20 +24,18 @@ from cnnpool.tables import printable
 
 
 def run_all(jobs: Sequence[Job]) -> int:
-    """Run every valid job, and return the exit status of the command.
+    """Run every job, and return the exit status of the command.
 
     Prints how each job ended.
     """
     outcomes: list[Outcome] = []
-    valid = [job for job in jobs if not job.mistake]
     status = 0
     with Signals():
         try:
-            for outcome in outcomes_of(valid) if valid else ():
+            for outcome in outcomes_of(jobs):
                 outcomes.append(outcome)
         except Stopped as stop:
             status = stop.status
-    outcomes += [Outcome(job.name, "failed", job.mistake, 2, job.folder / LOG) for job in jobs if job.mistake]
     reported = {outcome.run for outcome in outcomes}
     rest = [job for job in jobs if job.name not in reported]
     return conclude([*outcomes, *map(unreported, rest)], status)
@@ -70,7 +67,8 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
     shown = set[str]()
     for number, outcome in enumerate(outcomes, 1):
         trained += outcome.trained
-        failed = f"{outcome.state}: {'as above' if outcome.message in shown else outcome.message}"
+        message = "as above" if outcome.message in shown else outcome.message.removeprefix("stopped ")
+        failed = f"{outcome.state}: {message}"
         words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
         shown |= {outcome.message} - {""}
         if outcome.accuracy is not None:

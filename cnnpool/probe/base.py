@@ -60,6 +60,7 @@ class Probe(ABC):
     """Every measured number of the result, its key below ``section``; settings are left out."""
     tried: ClassVar[bool] = True
     """Whether a training may test it on two images before the first step; False if that is slow."""
+    checks_options: ClassVar[bool] = True  # In its constructor
     every_epochs: CountOrZero = 0
 
     def __post_init__(self) -> None:

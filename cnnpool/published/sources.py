@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import nn
 
@@ -55,6 +55,7 @@ class NetworkSource:
     min_channels: CountOrZero = 0
     skip_stem: bool = False
     normalise: Literal["weights", "data"] = "weights"
+    checks_options: ClassVar[bool] = True  # In its constructor
 
     def __post_init__(self) -> None:
         check_fields(self, "model")

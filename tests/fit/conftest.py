@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -37,30 +38,30 @@ def settings_of(
     callbacks=None,
     **options,
 ):
-    """(settings, recipe, name) of a short run."""
+    """(settings, name) of a short run."""
     fit = {"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options
     model = model or {"name": "convnet", "width": 4, "dropout": 0.1}
     source = {"name": "digits", "limit": limit, "batch_size": batch_size, "shift": 1} | (images or {})
     settings = {
         "seed": seed, "data": source, "model": model, "pool": {"name": operator}, "stage": {},
-        "readout": {"name": readout}, "probe": probes, "fit": fit, "trainer": trainer or {},
+        "readout": {"name": readout}, "probe": probes, "fit": asdict(Recipe(**fit)), "trainer": trainer or {},
         "callback": callbacks or {}
     }  # fmt: skip
     name = f"{source['name']}/{model['name']}/{operator}/seed{seed}"
-    return settings, Recipe(**fit), name
+    return settings, name
 
 
 def run(out, *, log=(TENSORBOARD,), **options):
     """(results, network) of a run in ``out``: the network is that of its last checkpoint."""
-    settings, recipe, name = settings_of(**options)
-    results = train(settings, recipe, out, name, [], log)
+    settings, name = settings_of(**options)
+    results = train(settings, out, name, [], log)
     return results, cnnpool.load(out).model.train()
 
 
 def prepared(out, **options):
     """The ``Run`` of the same options, before its first step."""
-    settings, recipe, name = settings_of(**options)
-    return prepare(settings, recipe, out, name, [], None)
+    settings, name = settings_of(**options)
+    return prepare(settings, out, name, [], None)
 
 
 def same(a, b):

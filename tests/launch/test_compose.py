@@ -123,7 +123,7 @@ def test_each_job_of_a_sweep_is_what_hydra_composes_for_it(line, tmp_path, monke
     assert len(jobs) == len(lines)
     for number, (job, each) in enumerate(zip(jobs, lines, strict=True)):
         folder, settings = expected(each, number)
-        assert (job.settings, job.mistake, job.sweep) == (settings, "", True)
+        assert (job.settings, job.sweep) == (settings, True)
         assert job.folder == folder
 
 
@@ -217,9 +217,7 @@ TUNED = "fit=finetune"
 )
 def test_a_network_with_weights_is_fine_tuned_unless_a_recipe_is_chosen(line, recipes, mine):
     jobs = jobs_of(asked(line, mine))
-    assert [(job.settings["fit"], job.mistake) for job in jobs] == [
-        (expected(recipe)[1]["fit"], "") for recipe in recipes
-    ]
+    assert [job.settings["fit"] for job in jobs] == [expected(recipe)[1]["fit"] for recipe in recipes]
     tuned = [TUNED in recipe for recipe in recipes]
     assert [job.overrides.count(TUNED) for job in jobs] == tuned
     assert [f"+{TUNED}" in job.name for job in jobs] == tuned
@@ -331,6 +329,7 @@ def test_jobs_that_differ_only_in_what_changes_no_result_get_folders_of_their_ow
 
 def test_a_name_has_no_component_over_100_bytes_whatever_is_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cnnpool.launch.compose.check", lambda settings: None)
     long, other = (f"/{name * 60}/{name * 90}/best.ckpt" for name in "ab")
     many = [f"probe.gradient.samples=1{n:030}" for n in range(3)]
     lines = [
@@ -383,6 +382,7 @@ def test_different_jobs_in_one_folder_are_refused(tmp_path, monkeypatch):
 
 def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cnnpool.launch.compose.check", lambda settings: None)
     (job,) = jobs_of(asked("seed=../../../../.."))
     assert job.folder.is_relative_to(tmp_path / "outputs/digits/convnet/max")
 
@@ -450,9 +450,7 @@ CONVOLVING = (
 
 
 def settings(*overrides):
-    (job,) = jobs_of(Request(overrides))
-    assert not job.mistake
-    return job.settings
+    return jobs_of(Request(overrides))[0].settings
 
 
 def test_operators_that_convolve_normalise_where_the_network_does_unless_told_otherwise():

@@ -25,8 +25,7 @@ def test_the_commands_of_an_experiment_compose(path):
         found = jobs_of(Request(options, multirun="-m" in words))
         assert len({job.folder for job in found}) == len(found)
         jobs += found
-    assert jobs and not any(job.mistake for job in jobs)
-    assert len(jobs) == JOBS.get(path.stem, len(jobs))
+    assert jobs and len(jobs) == JOBS.get(path.stem, len(jobs))
 
 
 ACCURACIES = {

@@ -56,7 +56,6 @@ def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
         jobs = jobs_of(Request(overrides, multirun="-m" in options))
         assert jobs, name(command)
         for job in jobs:
-            assert not job.mistake, (name(command), job.mistake)
             check.check(job.settings)
 
 

@@ -106,8 +106,7 @@ def test_a_network_is_swept_over_its_options_recorded_and_loaded(command, in_a_f
 )
 def test_a_mistake_in_an_option_is_one_line_before_anything_runs(line, said):
     with pytest.raises(ValueError, match=said):
-        (job,) = jobs_of(Request(line.split()))
-        raise ValueError(job.mistake)
+        jobs_of(Request(line.split()))
 
 
 def test_published_networks_take_them_by_every_door(midrange):
@@ -144,7 +143,7 @@ def test_the_commands_of_the_page_are_valid():
     assert len(shown) > 5
     for words in shown:
         overrides = [word for word in words if word != "-m"]
-        assert not any(job.mistake for job in jobs_of(Request(overrides, multirun="-m" in words)))
+        assert jobs_of(Request(overrides, multirun="-m" in words))
 
 
 SEARCH = """
