@@ -5,7 +5,6 @@ Annals of Statistics 12). All such statements of a study hold together with prob
 looked at or stopped. A candidate whose loss is shown to be below the margin is not dropped.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -91,11 +90,6 @@ def replay(values: Array, rule: Rule) -> State:
     kept = tuple(np.flatnonzero(left).tolist())
     good = tuple(i for i in kept if loss[i] < rule.margin or len(kept) == 1)
     return State(kept, tuple(drops), good, finished, tuple(loss.tolist()))
-
-
-def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:
-    """The cheapest candidate shown not to be worse, the best of equal costs; None if there is none."""
-    return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))), default=None)
 
 
 def _finished(bound: Array, left: Mask, margin: float) -> str:

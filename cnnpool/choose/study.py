@@ -11,7 +11,7 @@ import numpy as np
 from cnnpool.choose.candidates import Arm
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
-from cnnpool.choose.rounds import FIRST_ROUND, Array, Rule, State, recommend, replay
+from cnnpool.choose.rounds import FIRST_ROUND, Array, Rule, State, replay
 from cnnpool.quantity import numbers
 from cnnpool.registry import KEEP, did_you_mean
 from cnnpool.report.measure import Measure
@@ -109,7 +109,8 @@ class View:
         if self.keep in self.state.not_worse:
             return self.keep
         costs = self.costs if self.costs_known else [0.0] * len(self.costs)
-        return recommend(self.state, self.values, costs) if self.active else None
+        # Of equal costs the best.
+        return min(self.state.not_worse, key=lambda i: (costs[i], -self.mean(i)), default=None)
 
 
 def known(values: Array) -> Array:

@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp, ttest_rel
 
-from cnnpool.choose.rounds import FIRST_ROUND, Rule, levels, recommend, replay
+from cnnpool.choose.rounds import FIRST_ROUND, Rule, levels, replay
+from cnnpool.choose.study import View
 
 LEADER = [0.95, 0.96, 0.94, 0.95, 0.96, 0.95]
 LOSER = [0.80, 0.82, 0.79, 0.81, 0.82, 0.79]
+
+
+def recommended(state, values, costs):
+    return View(values, state, {}, state.left, tuple(costs), state.finished).recommended
 
 
 def slow_replay(values, rule):
@@ -50,20 +55,20 @@ def test_the_cheapest_of_equivalent_candidates_is_recommended():
     values = np.array([0.95 + noise, 0.951 - noise])
     state = replay(values, Rule(candidates=2, rounds=6, margin=0.05))
     assert (state.finished, state.not_worse) == ("equivalent", (0, 1))
-    assert recommend(state, values, [1.0, 2.0]) == 0
-    assert recommend(state, values, [2.0, 1.0]) == 1
+    assert recommended(state, values, [1.0, 2.0]) == 0
+    assert recommended(state, values, [2.0, 1.0]) == 1
 
 
 def test_of_equal_costs_the_better_is_recommended():
     values = np.array([[0.8, 0.8], [0.9, 0.9], [0.7, 0.7]])
     state = replay(values, Rule(candidates=3, rounds=2, margin=0.05))
-    assert recommend(replace(state, not_worse=(0, 1, 2)), values, [1.0] * 3) == 1
+    assert recommended(replace(state, not_worse=(0, 1, 2)), values, [1.0] * 3) == 1
 
 
 def test_without_evidence_nothing_is_recommended():
     values = np.array([[0.9, 0.5, 0.7], [0.6, 0.8, 0.75]])
     state = replay(values, Rule(candidates=2, rounds=10))
-    assert state.not_worse == () and recommend(state, values, [1.0, 2.0]) is None
+    assert state.not_worse == () and recommended(state, values, [1.0, 2.0]) is None
 
 
 def test_the_bound_of_the_loss_is_that_of_a_t_interval():
@@ -88,14 +93,14 @@ def test_a_candidate_that_loses_less_than_the_margin_is_not_dropped():
     assert replay(values, Rule(candidates=2, rounds=6)).drops
     state = replay(values, Rule(candidates=2, rounds=6, margin=0.005))
     assert not state.drops and state.finished == "equivalent"
-    assert recommend(state, values, [1.0, 2.0]) == 0
+    assert recommended(state, values, [1.0, 2.0]) == 0
 
 
 def test_a_candidate_without_results_is_neither_dropped_nor_recommended():
     values = np.array([LEADER, [math.nan] * 6, LOSER])
     state = replay(values, Rule(candidates=3, rounds=6, resolution=0.001))
     assert state.left == (0,) and [drop.candidate for drop in state.drops] == [2]
-    assert recommend(state, values, [1.0, 0.1, 1.0]) == 0
+    assert recommended(state, values, [1.0, 0.1, 1.0]) == 0
 
 
 STUDIES, CANDIDATES, ROUNDS = 2000, 6, 12
