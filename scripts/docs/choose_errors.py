@@ -1,10 +1,14 @@
 """Simulate studies of ``cnnpool choose`` and write their error rates and savings into docs/choose.md.
 
 usage: python scripts/docs/choose_errors.py [--studies 2000]
+
+The first table has made-up candidates, the second the means and spreads of published sweeps.
 """
 
 import argparse
+import csv
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +16,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 from scipy.special import stdtr
+from scipy.stats import chi2, rankdata, t
 
+from cnnpool.choose.options import Options
 from cnnpool.choose.rounds import LEVEL, Rule, State, replay
+from cnnpool.report.measure import ACCURACY
+from scripts.docs.claims import plain
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "choose.md"
-START, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 CANDIDATES, ROUNDS = 8, 20
+SWEEPS = {
+    "mnist_few/100": "MNIST, 100 images, 200 steps",
+    "mnist_few/200": "MNIST, 1,000 images, 200 steps",
+    "mnist_few/1000": "MNIST, 1,000 images, 1,000 steps",
+    "mnist_few/5000": "MNIST, 1,000 images, 5,000 steps",
+    "mnist_operators": "MNIST, all images",
+    "cifar_operators/4": "CIFAR-10 (JPEG), 4 epochs",
+}
+"""Folder of published runs -> their name on the page."""
+POOLS = Options().pools
+EACH, LATEST, RACE_STARTS = len(POOLS), 10, 5
+"""Candidates and most rounds of studies from published sweeps, and the first round that a race looks at."""
 Draw = Callable[[Generator, tuple[int, int]], np.ndarray]
 
 
@@ -107,14 +126,14 @@ def sequential(scenario: Scenario, studies: int) -> Rates:
     return Rates(
         dropped=float(np.mean([0 not in state.left for state in states])),
         found=float(np.mean([state.left == (0,) for state in states])),
-        runs=float(np.mean(list(map(trained, states)))),
+        runs=float(np.mean([trained(state, ROUNDS) for state in states])),
     )
 
 
-def trained(state: State) -> int:
+def trained(state: State, rounds: int) -> int:
     """The runs of a study: no candidate is trained after the round in which it was dropped, or all ended."""
     ended = [drop.round for drop in state.drops]
-    last = ended[-1] if state.finished else ROUNDS
+    last = ended[-1] if state.finished else rounds
     return sum(ended) + len(state.left) * last
 
 
@@ -155,17 +174,132 @@ def table(studies: int) -> list[str]:
     return lines
 
 
+class Published(NamedTuple):
+    """What a sweep's runs say of the default candidates, the best first, in points of accuracy."""
+
+    means: np.ndarray
+    covariance: np.ndarray
+    baseline: int  # The place of max
+
+    @property
+    def lead(self) -> float:
+        """The lead of the best over the second, in standard deviations of their difference by seed."""
+        spread = self.covariance[0, 0] + self.covariance[1, 1] - 2 * self.covariance[0, 1]
+        return float((self.means[0] - self.means[1]) / math.sqrt(spread))
+
+    def studies(self, studies: int) -> np.ndarray:
+        """(studies, candidates, rounds) normal accuracies of as many runs as any way of choosing takes."""
+        size = (studies, EACH * LATEST)
+        drawn = np.random.default_rng(1984).multivariate_normal(self.means, self.covariance, size)
+        return drawn.transpose(0, 2, 1)
+
+
+def published(folder: str) -> Published:
+    """The default candidates in the runs of a folder of published ones."""
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for run in csv.DictReader((DOCS / folder / "runs.csv").read_text("utf-8").splitlines()):
+        found[plain(run["choice"])][int(run["seed"])] = 100 * float(run[ACCURACY])
+    values = np.array([[found[pool][seed] for seed in sorted(found["max"])] for pool in Options().pools])
+    order = np.argsort(-values.mean(1))
+    values = values[order]
+    return Published(values.mean(1), np.cov(values), int(np.flatnonzero(order == POOLS.index("max"))[0]))
+
+
+def advised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What ``choose`` says of studies: its advice, whether it is shown, if the best was dropped, and runs."""
+    rule, found = Rule(candidates=EACH, rounds=LATEST), []
+    for study in values:
+        state = replay(study, rule)
+        last = state.drops[-1].round if state.finished else LATEST
+        best = max(state.left, key=study[:, :last].mean(1).__getitem__)
+        found.append((best, len(state.left) == 1, 0 not in state.left, trained(state, LATEST)))
+    best, shown, dropped, runs = map(np.array, zip(*found, strict=True))
+    return best, shown, dropped, runs
+
+
+def halved(values: np.ndarray, runs: float) -> np.ndarray:
+    """Successive halving with ``runs`` in all (Jamieson & Talwalkar 2016): the better half goes on."""
+    stages = math.ceil(math.log2(EACH))
+    chosen = []
+    for study in values:
+        left, done = np.arange(EACH), 0
+        for _ in range(stages):
+            done = min(done + max(1, round(runs / stages / len(left))), values.shape[2])
+            order = study[left, :done].mean(1).argsort()[::-1]
+            left = left[order[: math.ceil(len(left) / 2)]]
+        chosen.append(left[0])
+    return np.array(chosen)
+
+
+def raced(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """F-race (Birattari et al. 2002): choice and runs; those worse than the best by ranks are dropped."""
+    chosen, runs = [], []
+    for study in values:
+        left, spent = np.arange(EACH), 0
+        for done in range(1, LATEST + 1):
+            spent += len(left)
+            if done >= RACE_STARTS and len(left) > 1:
+                left = left[_unbeaten(study[left, :done])]
+        chosen.append(left[study[left, :LATEST].mean(1).argmax()])
+        runs.append(spent)
+    return np.array(chosen), np.array(runs)
+
+
+def _unbeaten(values: np.ndarray) -> np.ndarray:
+    """Mask of the candidates (k, rounds) that Friedman's test, and Conover's after it, do not drop."""
+    k, n = values.shape
+    ranks = rankdata(-values, axis=0)
+    sums, squares, even = ranks.sum(1), (ranks**2).sum(), n * k * (k + 1) ** 2 / 4
+    statistic = (k - 1) * ((sums**2).sum() - n * even) / (squares - even)
+    if statistic <= chi2.ppf(1 - LEVEL, k - 1):
+        return np.ones(k, dtype=bool)
+    error = math.sqrt(2 * n * (1 - statistic / (n * (k - 1))) * (squares - even) / ((n - 1) * (k - 1)))
+    return np.asarray(sums - sums.min() <= t.ppf(1 - LEVEL / 2, (n - 1) * (k - 1)) * error)
+
+
+def regrets(studies: int) -> list[str]:
+    """Rows of published sweeps: points of accuracy below the best, by each way to choose."""
+    lines = [
+        "| candidates | lead (sd) | best dropped (%) | one left (%) | behind: advice | keeping max | halving "
+        "| F-race | runs: choose, halving | F-race |",
+        "|" + "---|" * 10,
+    ]
+    for folder, name in SWEEPS.items():
+        sweep = published(folder)
+        values, behind = sweep.studies(studies), sweep.means[0] - sweep.means  # Points
+        best, shown, dropped, runs = advised(values[..., :LATEST])
+        raced_best, raced_runs = raced(values[..., :LATEST])
+        cells = [f"{sweep.lead:.2f}", f"{100 * dropped.mean():.1f}", f"{100 * shown.mean():.0f}"]
+        kept = np.where(shown, behind[best], behind[sweep.baseline])
+        every = (behind[best], kept, behind[halved(values, runs.mean())], behind[raced_best])
+        cells += [f"{regret.mean():.2f}" for regret in every]
+        lines.append(f"| {name} | {' | '.join(cells)} | {runs.mean():.0f} | {raced_runs.mean():.0f} |")
+    return lines
+
+
+def filled(page: str, name: str, head: str, rows: list[str]) -> str:
+    """The page with the table of that name."""
+    start, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
+    before, after = page.split(start)[0], page.split(end)[1]
+    return "\n".join([f"{before}{start}\n", f"{head}\n", *rows, f"\n{end}{after}"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
     studies = parser.parse_args().studies
-    head = (
+    command = f"`python scripts/docs/choose_errors.py --studies {studies}`"
+    made_up = (
         f"{studies:,} simulated studies a row, {CANDIDATES} candidates, at most {ROUNDS} rounds, no margin "
-        f"(`python scripts/docs/choose_errors.py --studies {studies}`):"
+        f"({command}):"
     )
-    page, rows = PAGE.read_text(encoding="utf-8"), "\n".join(table(studies))
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n\n{head}\n\n{rows}\n\n{END}{after}", encoding="utf-8")
+    of_sweeps = (
+        f"{studies:,} studies a row with the means and covariances of published runs of the {EACH} default "
+        f"candidates, at most {LATEST} rounds, no margin; *behind* is in points of accuracy:"
+    )
+    path = DOCS / "choose.md"
+    page = filled(path.read_text("utf-8"), "simulated", made_up, table(studies))
+    path.write_text(filled(page, "published", of_sweeps, regrets(studies)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The facts that a checkpoint holds of a training, with a stand-in for the Trainer."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ from torch import nn
 
 from cnnpool.fit import Classifier
 from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.system.signals import Stopped
 
 
 @pytest.fixture
@@ -15,11 +17,12 @@ def epochs(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoints, "_check", lambda *_: None)
     signals = SimpleNamespace(pending=0, install=lambda: None)
 
-    def train(accuracies, state=None, ask_at=99, first=0, **options):
+    def train(accuracies, state=None, ask_at=99, first=0, minutes=0.0, **options):
         best, ended = [], []
         saving = Checkpoints(tmp_path, "", None, signals)
-        module = Classifier(model=nn.Flatten())
+        module = Classifier(model=nn.Flatten(), fit={"checkpoint_every_minutes": minutes})
         trainer = SimpleNamespace(world_size=1, is_global_zero=False, should_stop=False, min_epochs=None)
+        trainer.max_epochs = first + len(accuracies)
         vars(trainer).update({"enable_validation": True, **options})
         trainer.save_checkpoint = lambda path, weights_only: best.append(epoch) if weights_only else None
         if state:
@@ -44,6 +47,7 @@ def test_the_best_epoch_is_the_first_of_the_most_accurate_also_after_a_restart(e
 
 def test_without_validation_the_last_epoch_is_the_best_and_an_unvalidated_one_is_not(epochs):
     assert epochs([None] * 3, enable_validation=False)[0] == [0, 1, 2]
+    assert epochs([None] * 3, enable_validation=False, minutes=10.0)[0] == [2]
     assert epochs([0.5, None, 0.6])[0] == [0, 2]
 
 
@@ -75,3 +79,36 @@ def test_a_checkpoint_is_saved_every_so_many_minutes_after_a_step_and_not_within
         module.steps = steps
         saving.on_train_batch_end(trainer, module, None, [range(8)], 0)
     assert saved == [2]
+
+
+def test_epochs_that_end_within_a_second_share_a_checkpoint(tmp_path, monkeypatch):
+    saved, now = [], SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 0.0)
+    monkeypatch.setattr(Checkpoints, "_check", lambda *_: None)
+    monkeypatch.setattr("cnnpool.fit.checkpoints.time", now)
+    signals = SimpleNamespace(pending=0)
+    trainer = SimpleNamespace(world_size=1, is_global_zero=False, should_stop=False, min_epochs=None)
+    vars(trainer).update(enable_validation=True, max_epochs=6)
+    trainer.save_checkpoint = lambda path, weights_only: saved.append((trainer.current_epoch, path.stem))
+    saving = Checkpoints(tmp_path, "", None, signals)
+    module = Classifier(model=nn.Flatten())
+    for epoch, (seconds, accuracy) in enumerate(
+        [(0.5, 0.2), (0.9, 0.1), (1.1, 0.1), (1.2, 0.3), (1.3, 0.1), (1.4, 0.1)]
+    ):
+        now.monotonic = lambda seconds=seconds: 1000.0 + seconds
+        trainer.current_epoch, module.latest = epoch, {"val": {"accuracy": accuracy}}
+        saving.on_train_epoch_end(trainer, module)
+    # The best are saved at once, the last epoch always.
+    assert saved == [(0, "best"), (2, "last"), (3, "best"), (5, "last")]
+
+
+def test_a_signal_saves_an_epoch_that_has_just_begun_a_second(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(Checkpoints, "_save", lambda self, trainer, *_: saved.append(trainer.current_epoch))
+    saving = Checkpoints(tmp_path, "", None, SimpleNamespace(pending=signal.SIGTERM))
+    module = Classifier(model=nn.Flatten())
+    module.latest = {"val": {"accuracy": -1.0}}
+    trainer = SimpleNamespace(world_size=1, should_stop=False, min_epochs=None, enable_validation=True)
+    vars(trainer).update(max_epochs=9, current_epoch=1)
+    with pytest.raises(Stopped):
+        saving.on_train_epoch_end(trainer, module)
+    assert saved == [1]

@@ -36,6 +36,12 @@ EVERY = {"epochs": 3, "operator": "stochastic", "batch_size": 32}
 """Three epochs of 8 steps with random shifts, stochastic pooling and dropout."""
 
 
+@pytest.fixture(autouse=True)
+def every_epoch(monkeypatch):
+    """Saves after epochs of less than a second too."""
+    monkeypatch.setattr("cnnpool.fit.checkpoints.SHORTEST_S", 0.0)
+
+
 @pytest.fixture(scope="module")
 def whole(runs, tmp_path_factory):
     """Runs never stopped, by the name of their recipe."""
