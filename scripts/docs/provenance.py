@@ -30,7 +30,6 @@ MEASURES = {
 }
 """Word of a table's head -> column of runs.csv, a fraction."""
 COSTS = {"FLOPs": "cost.flops", "parameters": "cost.parameters"}
-SIZED = ("max", "max_blur", "conv_blur", "avg", "strided", "subsample", "aps")
 NOTE = """\
 ± is the standard deviation over the seeds. Intervals are 95 %: of accuracies they cover other seeds and other
 test images, of all else other seeds. *Better* and *worse* are shown after Holm's correction over the
@@ -175,17 +174,6 @@ def page(entry: Mapping[str, str], shown: Sequence[Table]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def sizes() -> str:
-    """Mean test accuracies (%) after 200 steps by the number of training images."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in csv.DictReader((DOCS / "mnist_few" / "sizes.csv").read_text("utf-8").splitlines()):
-        found[run["limit"]][run["pool"]].append(100 * float(run["accuracy"]))
-    rows = [
-        [f"{int(n):,}", *(f"{statistics.fmean(of[one]):.2f}" for one in SIZED)] for n, of in found.items()
-    ]
-    return tables.markdown(tables.from_rows(["images", *SIZED], rows))
-
-
 ORDERS = {
     "gradient_routing.md": (
         "routed",
@@ -218,7 +206,6 @@ def ordered(page: str, text: str) -> str:
 
 def results(text: str) -> str:
     """docs/results.md with its tables as the runs have them."""
-    text = _filled(text, "sizes", sizes())
     for _, shown in sweeps():
         for one in shown:
             if one.short:

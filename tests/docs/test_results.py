@@ -237,6 +237,27 @@ def test_the_figures_of_differences_have_the_intervals_of_the_tables():
         assert ends == pytest.approx([apart.mean() - half, apart.mean() + half])
 
 
+def test_what_longer_training_changes_is_what_the_page_says():
+    ends, p = {}, {}
+    for choice in ("max_blur", "blur", "strided", "avg"):
+        early, late = (answers(DOCS / "cifar_operators" / epochs / "correct.csv") for epochs in ("4", "16"))
+        before, after = early[choice] - early[KEPT], late[choice] - late["max(ceil_mode=true)"]
+        # Seeds 0 to 5 were trained for 16 epochs, 0 to 9 for four.
+        change = 100 * (after - before[: len(after)])
+        spread = errors(change)
+        half = max(float(t.ppf(0.975, freedom)) * math.sqrt(square) for square, freedom in spread)
+        tails = [t.sf(abs(change.mean()) / math.sqrt(square), freedom) for square, freedom in spread]
+        ends[choice], p[choice] = (change.mean() - half, change.mean() + half), 2 * max(tails)
+    low, high = ends["strided"]
+    text = re.sub(r"\s+", " ", PAGES[1].read_text("utf-8"))
+    assert f"a strided convolution gains {low:.2f} to {high:.2f} points" in text
+    assert f"of which it regains {low:.2f} to {high:.2f} by 16" in text
+    assert f"`max_blur` loses {-ends['max_blur'][1]:.2f} to {-ends['max_blur'][0]:.2f}" in text
+    first, second, third, _ = sorted(p, key=p.__getitem__)
+    assert {first, second} == {"strided", "max_blur"} and third == "blur"
+    assert 4 * p[first] < 0.05 and 3 * p[second] < 0.05 < 2 * p[third]
+
+
 def test_the_findings_of_readme_are_those_of_the_results():
     found = (
         PAGES[0]
