@@ -175,7 +175,7 @@ def table(studies: int) -> list[str]:
 
 
 class Published(NamedTuple):
-    """What a sweep's runs say of the default candidates, the best first, in points of accuracy."""
+    """The default candidates in the runs of a sweep, the best first, in points of accuracy."""
 
     means: np.ndarray
     covariance: np.ndarray
@@ -206,7 +206,7 @@ def published(folder: str) -> Published:
 
 
 def advised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What ``choose`` says of studies: its advice, whether it is shown, if the best was dropped, and runs."""
+    """The advice of ``choose`` in studies, whether it is shown, whether the best was dropped, and the runs."""
     rule, found = Rule(candidates=EACH, rounds=LATEST), []
     for study in values:
         state = replay(study, rule)
