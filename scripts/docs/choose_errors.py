@@ -206,7 +206,7 @@ def published(folder: str) -> Published:
 
 
 def advised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The advice of ``choose`` in studies, whether it is shown, whether the best was dropped, and the runs."""
+    """The advice of ``choose`` in studies, whether it is shown, whether the best was dropped, and runs."""
     rule, found = Rule(candidates=EACH, rounds=LATEST), []
     for study in values:
         state = replay(study, rule)
