@@ -20,7 +20,7 @@ from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import MaxPool2d
-from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
+from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, laid_out, pair, wide
 
 Choose = Literal["max", "min"]
 Order = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
@@ -281,7 +281,7 @@ def polyphase_unpool2d(
     else:
         chosen = F.one_hot(phase, count).bool().unflatten(1, steps)
         y = torch.where(chosen[:, None, None, :, None, :], cells, 0)
-    y = y.flatten(4, 5).flatten(2, 3).contiguous(memory_format=memory_format(is_channels_last(x)))
+    y = laid_out(y.flatten(4, 5).flatten(2, 3), is_channels_last(x))
     if taps != (1, 1):
         y = blur_pool2d(y, taps, 1, "circular") * count
     cut: Tensor = y[..., : size[0], : size[1]]

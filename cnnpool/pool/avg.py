@@ -7,10 +7,9 @@ from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import other_than_0
-from cnnpool.pool.autograd.linear_maps import MEANS, Averaging, Counting, summed
-from cnnpool.pool.autograd.transforms import Linear, apply
+from cnnpool.pool.autograd.separable import SEPARABLE, Averaging, Counting, summed
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d
-from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
+from cnnpool.pool.dispatch import AVERAGE, torch_suffices
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import (
@@ -67,7 +66,7 @@ def avg_pool2d(
     window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if counting.override is not None and is_exported():
         return summed(input, window, counting.override)
-    small = torch_is_faster(input, AVERAGE)
+    small = torch_suffices(input, AVERAGE)
     if small or is_exported():
         # With overlapping windows torch rounds half-precision gradients after every addition. In a trace
         # our kernels would fix the size of the maps.
@@ -75,7 +74,7 @@ def avg_pool2d(
         return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
     batch = input if input.dim() == 4 else input.unsqueeze(0)
     averaging = Averaging(window, counting, (batch.shape[2], batch.shape[3]), is_channels_last(batch))
-    y = apply(Linear, batch, MEANS, False, averaging)
+    y = SEPARABLE(batch, averaging)
     return y if input.dim() == 4 else y.squeeze(0)
 
 

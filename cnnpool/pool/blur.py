@@ -7,11 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.autograd.linear_maps import BLUR, Blurring, convolved, traced
-from cnnpool.pool.autograd.transforms import Linear, apply
+from cnnpool.pool.autograd.separable import SEPARABLE, Blurring, convolved, traced
 from cnnpool.pool.autograd.winners import Route, Ties, scatter
 from cnnpool.pool.base import CellPool2d, Place, Pool2d, Size, Taps, both, check_choice
-from cnnpool.pool.dispatch import kernels_without_forward_mode
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
@@ -50,7 +49,7 @@ def blur_pool2d(
         compute = convolved if is_exported() else traced
         y = compute(batch, *sizes, padding_mode)
     else:
-        y = apply(Linear, batch, BLUR, False, blurring_of(x, filter_size, stride, padding_mode))
+        y = SEPARABLE(batch, blurring_of(x, filter_size, stride, padding_mode))
     return y if x.dim() == 4 else y.squeeze(0)
 
 
@@ -145,7 +144,7 @@ def max_blur_pool2d(
     kernel = pair(kernel_size, "kernel_size", least=1)
     if kernel == (2, 2) and ties == "first" and x.dim() == 4:
         blurring = blurring_of(x, filter_size, stride, padding_mode)
-        if fused := kernels_without_forward_mode("max_blur", x, cells=blurring.cells):
+        if fused := kernels("max_blur", x, cells=blurring.cells):
             y: Tensor = MaxBlur.apply(x, blurring, fused)
             return y
     dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
@@ -174,11 +173,11 @@ class MaxBlur(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
-        fused = kernels_without_forward_mode("max_blur", grad, cells=ctx.blurring.cells)
+        fused = kernels("max_blur", grad, cells=ctx.blurring.cells)
         if fused and not torch.is_grad_enabled():
             return fused.backward(grad, winners, ctx.blurring), None, None
         # Differentiable: the same steps as ``max_pool2d`` and ``blur_pool2d``.
-        maxima = F.pad(apply(Linear, grad, BLUR, True, ctx.blurring), (1, 0, 1, 0))
+        maxima = F.pad(SEPARABLE.transposed(grad, ctx.blurring), (1, 0, 1, 0))
         # Windows that are left out get no gradient, but their winners must be in the map.
         places = F.pad(F.pad(winners, (0, 0, 1, 0), value=2), (1, 0, 0, 0), value=1)
         places[..., 0, 0] = 3

@@ -79,6 +79,8 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
     ``cells`` are those of a window.
     """
     for_gpu = _triton and stem in ON_GPU and cells <= MOST_CELLS_ON_GPU
+    if is_transforming():
+        return None
     if torch.compiler.is_compiling():
         return _traced() if stem == "max" and for_gpu and _fit_gpu(tensors) else None
     if is_watched():
@@ -93,17 +95,21 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
     return _module("cpu", stem)
 
 
-def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: int = 1) -> Any:
-    """``kernels``, for an autograd function without a rule for forward mode."""
-    if torch.compiler.is_compiling() or is_transforming():
-        return None
-    if any(forward_ad.unpack_dual(t).tangent is not None for t in (x, *others)):
-        return None
-    return kernels(stem, x, *others, cells=cells)
+def is_torchs(x: Tensor) -> bool:
+    """Whether torch's own operators must compute and differentiate ``x``: under a transform of
+    ``torch.func``, or in forward mode.
+    """
+    if is_transforming():
+        return True
+    return not torch.compiler.is_compiling() and forward_ad.unpack_dual(x).tangent is not None
 
 
-def torch_is_faster(x: Tensor, limits: Limits) -> bool:
-    """Whether torch's own operator is faster: on a small map calling a kernel takes longer than its work."""
+def torch_suffices(x: Tensor, limits: Limits) -> bool:
+    """Whether torch's own operator is the only one, or faster: on a small map calling a kernel takes longer
+    than its work.
+    """
+    if is_torchs(x):
+        return True
     count = x.numel()
     if count >= LIMIT_ON_GPU or _wanted is not None or torch.compiler.is_compiling():
         return False
@@ -126,8 +132,9 @@ def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
 
 def is_plain(t: Tensor) -> bool:
     """Whether a kernel may read the memory of ``t`` directly."""
-    # A subclass may behave differently; a lazily negated tensor holds numbers of the wrong sign.
-    if type(t) is not Tensor or t.is_neg():
+    # A subclass may behave differently; a lazily negated tensor holds numbers of the wrong sign. Kernels
+    # have no rule for forward mode.
+    if type(t) is not Tensor or t.is_neg() or forward_ad.unpack_dual(t).tangent is not None:
         return False
     try:
         # Wrappers of ``torch.func`` and sparse tensors have no address; zeros of forward mode have address 0.

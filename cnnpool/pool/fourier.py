@@ -17,7 +17,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.base import CellPool2d, Place, Pool2d, RationalPool2d, Stride, check_choice
 from cnnpool.pool.internals import holds, modulo
 from cnnpool.pool.leaves import one_node
-from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, memory_format, pair, wide
+from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last, laid_out, pair, wide
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -62,7 +62,7 @@ def resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def like(y: Tensor, x: Tensor) -> Tensor:
     """``y`` in the dtype and memory format of ``x``."""
     # The dtype changes last: otherwise a half-precision graph queries the layout of einsum's result.
-    return y.contiguous(memory_format=memory_format(is_channels_last(x))).to(x.dtype)
+    return laid_out(y, is_channels_last(x)).to(x.dtype)
 
 
 def _flops(pool: Pool2d, height: int, width: int) -> int:

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.winners import Max, Ties, indices_of, winners_dtype
+from cnnpool.pool.autograd.winners import Ties, indices_of, routed_maxima, winners_dtype
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice
-from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
+from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_suffices
 from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
@@ -20,7 +19,7 @@ from cnnpool.pool.window import (
     check_map,
     check_real,
     is_channels_last,
-    memory_format,
+    laid_out,
     refuse_quantized,
     window_of,
 )
@@ -67,7 +66,6 @@ def max_pool2d(
     The backward pass needs one byte per output, and neither the input nor 8-byte indices. Maps so small that
     the call dominates the time use torch's own kernel. NaN wins over everything; padding never wins.
     Half-precision gradients are summed in float32.
-    wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
         input: (N, C, H, W) or (C, H, W), any real or quantized dtype; indices of a quantized map are refused.
@@ -135,7 +133,7 @@ def _torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool)
     if not return_indices and (not x.is_floating_point() or is_exported()):
         return True
     limits = MAX_TILES if window.kernel == window.stride else MAX_OVERLAPPING
-    return ties == "first" and torch_is_faster(x, limits)
+    return ties == "first" and torch_suffices(x, limits)
 
 
 def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
@@ -148,13 +146,13 @@ def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple
         y, indices = F.max_pool2d_with_indices(exact, *window)
         return y.to(x.dtype), indices
     y = torch.max_pool2d(exact, *window)
-    return y.contiguous(memory_format=memory_format(is_channels_last(x))) if small else y.to(x.dtype)
+    return laid_out(y, is_channels_last(x)) if small else y.to(x.dtype)
 
 
 def _with_winners(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     if x.dim() == 4:
-        return apply(Max, x, window, ties)
-    y, winners = apply(Max, x.unsqueeze(0), window, ties)
+        return routed_maxima(x, window, ties)
+    y, winners = routed_maxima(x.unsqueeze(0), window, ties)
     return y.squeeze(0), winners.squeeze(0)
 
 

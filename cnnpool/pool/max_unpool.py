@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
+from cnnpool.pool.autograd.linear import LinearMap
 from cnnpool.pool.autograd.winners import Route, indices_of, scatter
 from cnnpool.pool.dispatch import is_plain
 from cnnpool.pool.leaves import one_node
@@ -15,7 +15,7 @@ from cnnpool.pool.window import (
     Window,
     check_floating,
     is_channels_last,
-    memory_format,
+    laid_out,
     window_of,
 )
 
@@ -60,8 +60,7 @@ def max_unpool2d(
         raise Misfit(f"indices must be integers, got {indices.dtype}")
     size = _size(window, (input.shape[-2], input.shape[-1]), output_size)
     batch = (input, indices) if input.dim() == 4 else (input.unsqueeze(0), indices.unsqueeze(0))
-    last = is_channels_last(batch[0])
-    y = _unpooled(*batch, window, size).contiguous(memory_format=memory_format(last))
+    y = laid_out(_unpooled(*batch, window, size), is_channels_last(batch[0]))
     return y if input.dim() == 4 else y.squeeze(0)
 
 
@@ -109,7 +108,7 @@ def _unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:
     # The largest of several does not depend on their order.
     owner = flat.new_full((*flat.shape[:2], size[0] * size[1]), -1)
     owner = owner.scatter_reduce(2, flat, order.expand_as(flat), "amax")
-    y: Tensor = apply(Linear, x.flatten(2), UNPOOL, False, None, flat, owner).unflatten(2, size)
+    y: Tensor = UNPOOL(x.flatten(2), None, flat, owner).unflatten(2, size)
     return y
 
 

@@ -10,7 +10,7 @@ from cnnpool.pool.adaptive import max_between
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Place, Pool2d, RationalPool2d, Size, StrideAboveOne, both, reduced
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.window import ceil_div, is_channels_last, memory_format
+from cnnpool.pool.window import ceil_div, is_channels_last, laid_out
 
 
 class FractionalMaxPool2d(RationalPool2d):
@@ -90,7 +90,7 @@ class FractionalMaxPool2d(RationalPool2d):
             edges = self.edges(length, count, x.shape[0], x.device)
             start, last = edges[:, :-1], edges[:, 1:] - int(not self.overlapping)
             y = max_between(y, start, last, self._reach(length, count), axis)
-        return y.contiguous(memory_format=memory_format(is_channels_last(x)))
+        return laid_out(y, is_channels_last(x))
 
 
 def random_edges(total: int, count: int, samples: int, device: torch.device) -> Tensor:
@@ -171,7 +171,7 @@ class S3Pool2d(Pool2d):
         rows = _windows(_draw(height, self.stride[0], self.grid[0], x.device), kh, height)
         columns = _windows(_draw(width, self.stride[1], self.grid[1], x.device), kw, width)
         kept = max_pool2d(x.index_select(-2, rows).index_select(-1, columns), self.max_size)
-        return kept.contiguous(memory_format=memory_format(is_channels_last(x)))
+        return laid_out(kept, is_channels_last(x))
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.max_size}, stride={self.stride}, grid={self.grid}"

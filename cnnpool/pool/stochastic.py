@@ -12,9 +12,9 @@ from cnnpool.pool.autograd.replayed import EXPECTED, Mean, evaluate
 from cnnpool.pool.autograd.winners import Route, scatter
 from cnnpool.pool.base import PlainWindowPool2d
 from cnnpool.pool.cells import added, cells, peak, power_of_2
-from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.leaves import one_node
-from cnnpool.pool.window import IntPair, Window, is_channels_last, memory_format, wide, window_on
+from cnnpool.pool.window import IntPair, Window, is_channels_last, laid_out, wide, window_on
 
 # Marks that there is no winner; the window must have fewer cells.
 NOWHERE = 255
@@ -47,7 +47,7 @@ def stochastic_pool2d(
         return evaluate(_expected, x, 1.0, Mean(EXPECTED, window))
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
-    kernel = kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
+    kernel = kernels("multinomial", x, cells=window.cells) if x.dim() == 4 else None
     if kernel is not None:
         *drawn, finite, won = kernel.drawn(x.detach(), uniforms, window)
         if finite:
@@ -94,7 +94,7 @@ def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], 
     parts = [torch.where(finite, part, 0) * scale for part in cells(exact, window)]
     total = sum(parts[1:], parts[0])
     y = torch.where(finite, choose(parts, total) / scale, top).to(x.dtype)
-    return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
+    return laid_out(y, x.dim() == 4 and is_channels_last(x))
 
 
 def _weigh(parts: list[Tensor], total: Tensor) -> Tensor:

@@ -237,5 +237,10 @@ def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
     return memory_format(channels_last)
 
 
+def laid_out(x: Tensor, channels_last: bool) -> Tensor:
+    """``x`` in a memory format; under ``vmap`` too, where it cannot be named."""
+    return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if channels_last else x.contiguous()
+
+
 def memory_format(channels_last: bool) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format

@@ -11,7 +11,7 @@ from scipy import ndimage
 from torch.testing import assert_close
 
 from cnnpool.pool import BlurPool2d, MaxBlurPool2d, blur_pool2d, max_blur_pool2d
-from cnnpool.pool.autograd.linear_maps import taps
+from cnnpool.pool.autograd.separable import taps
 
 SCIPY = {"reflect": "mirror", "replicate": "nearest", "circular": "wrap", "zeros": "constant"}
 MODES = sorted(SCIPY)

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
+from cnnpool.pool.autograd.linear import LinearMap, transpose
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
 from cnnpool.pool.internals import holds, is_exported
-from cnnpool.pool.window import ceil_div, is_channels_last, memory_format, wide, window_of
+from cnnpool.pool.window import ceil_div, is_channels_last, laid_out, wide, window_of
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:
@@ -50,7 +50,7 @@ def sample_phase(
         lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
         # Without the autograd function compilers make one graph for maps of any size.
         plain = torch.compiler.is_compiling() or is_exported()
-        return _take(x, lattice, phase) if plain else apply(Linear, x, PHASE, False, lattice, phase)
+        return _take(x, lattice, phase) if plain else PHASE(x, lattice, phase)
     weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
     parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
     return added(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
@@ -73,33 +73,27 @@ class Lattice(NamedTuple):
     size: tuple[int, int]
     channels_last: bool
 
-    def place(self, x: Tensor, phase: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
-        """A view of the complete map and the index of every sample's phase in it."""
-        whole, samples = slice(None), torch.arange(x.shape[0], device=x.device)
-        row = torch.div(phase, self.stride[1], rounding_mode="floor")
-        index = samples, whole, whole, row, whole, phase - row * self.stride[1]
-        return blocks(x, self.stride), index
-
 
 def _take(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
     if kernel := _kernel(x, lattice, phase):
-        taken: Tensor = kernel.take(x, phase, lattice.stride, lattice.channels_last)
-        return taken
-    view, index = lattice.place(x, phase)
-    return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
+        y: Tensor = kernel.take(x, phase, lattice.stride, lattice.channels_last)
+        return y
+    return _taken(x, lattice, phase)
+
+
+def _taken(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
+    """One phase per sample, by torch's operators."""
+    whole, samples, across = slice(None), torch.arange(x.shape[0], device=x.device), lattice.stride[1]
+    row = torch.div(phase, across, rounding_mode="floor")
+    chosen = blocks(x, lattice.stride)[samples, whole, whole, row, whole, phase - row * across]
+    return laid_out(chosen, lattice.channels_last)
 
 
 def _put(y: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
-    zeros: Tensor
     if kernel := _kernel(y, lattice, phase):
-        zeros = kernel.put(y, phase, lattice.stride, lattice.channels_last)
-        return zeros
-    # Made from y, so that they are batched if y is.
-    zeros = y.new_zeros((*y.shape[:2], *lattice.size))
-    zeros = zeros.contiguous(memory_format=memory_format(lattice.channels_last))
-    view, index = lattice.place(zeros, phase)
-    view[index] = y
-    return zeros
+        x: Tensor = kernel.put(y, phase, lattice.stride, lattice.channels_last)
+        return x
+    return laid_out(transpose(lambda x: _taken(x, lattice, phase), y, lattice.size), lattice.channels_last)
 
 
 def _kernel(x: Tensor, lattice: Lattice, phase: Tensor) -> Any:

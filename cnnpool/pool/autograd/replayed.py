@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.window import Window, wide_of
 
 POWER: Literal[0] = 0
@@ -46,10 +46,10 @@ def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tens
 def _kernel(x: Tensor, number: Tensor | float, how: Mean) -> Any:
     stem, cells = "multinomial" if how.kind == EXPECTED else "window_means", how.window.cells
     if not isinstance(number, Tensor):
-        return kernels_without_forward_mode(stem, x, cells=cells)
+        return kernels(stem, x, cells=cells)
     shape = (1, 1, 1, *number.shape)[-3:]
     fits = number.dim() <= 3 and shape in ((1, 1, 1), (x.shape[-3], 1, 1)) and number.dtype == wide_of(x)
-    return kernels_without_forward_mode(stem, x, number, cells=cells) if fits else None
+    return kernels(stem, x, number, cells=cells) if fits else None
 
 
 class Replayed(Function):

@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 
-from cnnpool.pool.autograd.transforms import Linear, LinearMap, Transformable, apply, fold, save, unfold
-from cnnpool.pool.cells import cell_views, cells
-from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, is_channels_last, memory_format, wide
+from cnnpool.pool.autograd.linear import LinearMap
+from cnnpool.pool.cells import added, cell_views, cells
+from cnnpool.pool.dispatch import is_torchs, kernels
+from cnnpool.pool.window import Window, is_channels_last, laid_out, memory_format, wide
 
 Ties = Literal["first", "last", "split"]
 
@@ -63,8 +64,7 @@ def _scatter(grad: Tensor, route: Route, winners: Tensor) -> Tensor:
     exact = wide(grad) if window.overlaps or ties == "split" else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
     if ties == "split":
-        shared = _share(exact, winners, window, shape).to(grad.dtype)
-        return shared.contiguous(memory_format=layout) if channels_last else shared
+        return laid_out(_share(exact, winners, window, shape).to(grad.dtype), channels_last)
     like = torch.empty(shape, dtype=exact.dtype, device=exact.device, memory_format=layout)
     index = indices_of(winners, window, *size)
     out = torch.ops.aten.max_pool2d_with_indices_backward(exact, like, *window, index)
@@ -75,14 +75,17 @@ def _gather(x: Tensor, route: Route, winners: Tensor) -> Tensor:
     """``x`` (N, C, H, W) read at the winners, their mean for "split": the adjoint of ``_scatter``."""
     window = route.window
     if route.ties == "split":
-        exact = wide(x)
-        total = torch.zeros_like(winners, dtype=exact.dtype)
-        for place, cell in enumerate(cells(exact, window, 0.0)):
-            total += torch.where(_won(winners, place), cell, 0)
-        return (total / _count(winners, window)).to(x.dtype)
+        return _mean_at(wide(x), winners, window, 0).to(x.dtype)
     index = indices_of(winners, window, *x.shape[-2:])
     read = x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
     return read.clone(memory_format=torch.preserve_format)
+
+
+def _mean_at(x: Tensor, winners: Tensor, window: Window, beyond: Tensor | int) -> Tensor:
+    """The mean over the winners of each window of their distance from ``beyond``."""
+    parts = enumerate(cells(x, window))
+    total = added(torch.where(_won(winners, place), part - beyond, 0) for place, part in parts)
+    return total / _count(winners, window)
 
 
 def winners_dtype(kernel: tuple[int, int], ties: Ties) -> torch.dtype:
@@ -163,38 +166,44 @@ AT_WINNERS = LinearMap(_gather, _scatter)
 
 def scatter(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
     """Gradient of the input: the gradient of each maximum, at its winners."""
-    return apply(Linear, grad, AT_WINNERS, True, route, winners)
+    return AT_WINNERS.transposed(grad, route, winners)
 
 
-class Max(Transformable):
-    """(x, window, ties) -> (maxima, winners); saves only the winners."""
+def routed_maxima(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    """``maxima``, whose gradients go to the winners."""
+    route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
+    if torch.is_grad_enabled() and not is_torchs(x):
+        found: tuple[Tensor, Tensor] = Max.apply(x, route)
+        return found
+    y, winners = maxima(x.detach(), window, ties)
+    if is_torchs(x):
+        y = _read(x, y, route, winners)
+    return y, winners
+
+
+def _read(x: Tensor, y: Tensor, route: Route, winners: Tensor) -> Tensor:
+    """The maxima ``y`` again, by differentiable operators of torch; gradients are summed in float32."""
+    exact, largest = wide(x), wide(y)
+    if route.ties != "split":
+        return _gather(exact, route, winners).to(x.dtype)
+    # A sum of equals would be rounded: only distances of 0 are averaged.
+    base = torch.where(largest.isfinite(), largest, 0)
+    return (base + _mean_at(exact, winners, route.window, base)).to(x.dtype)
+
+
+class Max(Function):
+    """(x, route) -> (maxima, winners); saves only the winners."""
 
     @staticmethod
-    def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
-        return maxima(x, window, ties)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        x, window, ties = inputs
-        ctx.route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
+    def forward(ctx: Any, x: Tensor, route: Route) -> tuple[Tensor, Tensor]:
+        y, winners = maxima(x, route.window, route.ties)
+        ctx.route = route
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[1])
-        save(ctx, output[1])
+        ctx.mark_non_differentiable(winners)
+        ctx.save_for_backward(winners)
+        return y, winners
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
-        if grad is None:
-            return None, None, None
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None]:
         (winners,) = ctx.saved_tensors
-        return scatter(grad, winners, ctx.route), None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
-        return apply(Linear, tangent, AT_WINNERS, False, ctx.route, *ctx.saved_tensors), None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], x: Tensor, window: Window, ties: Ties
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
-        return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
+        return None if grad is None else scatter(grad, winners, ctx.route), None

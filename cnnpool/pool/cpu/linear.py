@@ -7,7 +7,7 @@ import torch
 from numba import int64
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, transposed
+from cnnpool.pool.autograd.separable import Separable, Side
 from cnnpool.pool.cpu.loops.lanes import (
     LANES,
     load,
@@ -45,8 +45,8 @@ from cnnpool.pool.cpu.loops.signatures import (
     inlined,
 )
 from cnnpool.pool.cpu.memory import CPU, empty, scalar, table
+from cnnpool.pool.cpu.runs import Cells as Weights
 from cnnpool.pool.cpu.runs import (
-    Axis,
     Lists,
     Plan,
     Planes,
@@ -56,9 +56,7 @@ from cnnpool.pool.cpu.runs import (
     scaled,
     scratch_layout,
 )
-from cnnpool.pool.cpu.runs import Cells as Weights
 from cnnpool.pool.cpu.threads import spread as share
-from cnnpool.pool.edges import source
 from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
@@ -201,75 +199,48 @@ def _adjoint_tiles(
         clear_edges(out, plane, size, like)
 
 
-Linear = Averaging | Blurring
-
-
-def _rule(linear: Linear) -> tuple[tuple[Axis, Axis], list[list[float]], Tensor | None]:
-    """The axes, the weights of a window's rows and columns, and (H', W') the factors of sums that differ."""
-    size, out_size = linear.size, linear.output_size
-    if isinstance(linear, Blurring):
-        taps = [linear.window(axis) for axis in (0, 1)]
-        kernel, stride = linear.filter_size, linear.stride
-        padding = -taps[0][0][0], -taps[1][0][0]
-        weights, factors = [[weight for _, weight in several] for several in taps], None
-    else:
-        kernel, stride, padding = linear.window[:3]
-        counts = [linear.counts(axis) for axis in (0, 1)]
-        if linear.counting.override:
-            counts = [[linear.counting.override], [1]]
-        even = all(len(set(several)) == 1 for several in counts)
-        weights = [[1 / several[0] if even else 1.0] * k for several, k in zip(counts, kernel, strict=True)]
-        tall, broad = (table(several, torch.float64) for several in counts)
-        factors = None if even else 1 / torch.outer(tall, broad)
-    down, across = zip(size, out_size, kernel, stride, padding, (1, 1), strict=True)
-    return (down, across), weights, factors
-
-
-def _borders(linear: Linear, axes: tuple[Axis, Axis]) -> list[list[int]]:
-    """Along each axis the pixels of the border and those they are copies of, counted with the padding."""
-    if isinstance(linear, Averaging):
-        return [[], []]
-    borders: list[list[int]] = []
-    for length, count, k, s, p, _ in axes:
-        outside = [i for i in range(-p, (count - 1) * s - p + k) if not 0 <= i < length]
-        copied = [(i, source(i, length, linear.padding_mode)) for i in outside]
-        borders.append([n + p for i, pixel in copied if pixel is not None for n in (i, pixel)])
-    return borders
+def _weights(sides: list[Side]) -> tuple[list[list[float]], Tensor | None]:
+    """The weights of a window's rows and columns, and (H', W') the factors of sums with unequal divisors."""
+    if all(len(set(side.divisors)) < 2 for side in sides):
+        return [[w / n for w in side.weights] for side in sides for n in side.divisors[:1] or (1,)], None
+    tall, broad = (table(side.divisors, torch.float64) for side in sides)
+    return [list(side.weights) for side in sides], 1 / torch.outer(tall, broad)
 
 
 @lru_cache(maxsize=1024)
-def plan(linear: Linear, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
+def plan(linear: Separable, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
     last, size, out_size = linear.channels_last, linear.size, linear.output_size
-    (axes, weights, factors), wide = _rule(linear), wide_of(torch.empty(0, dtype=dtype))
+    wide, sides = wide_of(torch.empty(0, dtype=dtype)), [linear.side(axis) for axis in (0, 1)]
     numbers = scalar(0.0, wide), scalar(0.0, dtype)
     result = size if adjoint else out_size
     if in_place(channels, last):
-        sums = [linear.entries(axis) for axis in (0, 1)]
-        sums = [transposed(s, n) for s, n in zip(sums, size, strict=True)] if adjoint else sums
+        sums = [side.adjoint_entries() if adjoint else side.entries() for side in sides]
         other = out_size if adjoint else size
         cells = Weights(scaled(sums[0], other[1] * channels), scaled(sums[1], channels), wide)
         rest: tuple[Any, ...] = other, result, channels, cells.pointers, *numbers
         return Plan(sum_last, result, result[0], 0, rest, (cells,))
-    if are_tiles(axes) and not last and isinstance(linear, Averaging):
+    down, across = ((s.length, s.outputs, len(s.weights), s.stride, s.padding, 1) for s in sides)
+    # Not blurs: the kernels of max_blur go on with planes.
+    if are_tiles((down, across)) and not last and sides[0].divisors:
         kernel = _adjoint_tiles if adjoint else _forward_tiles
-        rest = size, out_size, scalar(weights[0][0] * weights[1][0], wide), numbers[1]
+        (tall, broad), _ = _weights(sides)
+        rest = size, out_size, scalar(tall[0] * broad[0], wide), numbers[1]
         return Plan(kernel, result, channels, 0, rest, ())
     units = -(-channels // LANES) if last else channels
-    cut = planes(axes, channels, last)
-    return _plan_of_planes(linear, cut, weights, factors, adjoint, dtype, units)
+    return _plan_of_planes(sides, planes((down, across), channels, last), adjoint, dtype, result, units)
 
 
 def _plan_of_planes(
-    linear: Linear, cut: Planes, weights: list[list[float]], factors: Tensor | None, adjoint: bool,
-    dtype: torch.dtype, units: int,
-) -> Plan:  # fmt: skip
-    result, wide = linear.size if adjoint else linear.output_size, wide_of(torch.empty(0, dtype=dtype))
+    sides: list[Side], cut: Planes, adjoint: bool, dtype: torch.dtype, result: tuple[int, int], units: int
+) -> Plan:
+    (weights, factors), wide = _weights(sides), wide_of(torch.empty(0, dtype=dtype))
     numbers, item, size = (scalar(0.0, wide), scalar(0.0, dtype)), dtype.itemsize, wide.itemsize
     lists: list[Lists] = []
     for axis in (0, 1):
         found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
         lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
-    cells, (rows, columns), sw = Weights(lists[0], lists[1], wide), _borders(linear, cut.axes), cut.axes[1][3]
+    cells, sw = Weights(lists[0], lists[1], wide), cut.axes[1][3]
+    rows, columns = ([n + s.padding for copied in s.border() for n in copied] for s in sides)
     columns = [w % sw * cut.part + w // sw * cut.pixel for w in columns]
     borders = [table(several, torch.int64) for several in (rows, columns)]
     border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
@@ -291,17 +262,8 @@ def _plan_of_planes(
     return Plan(adjoint_planes, result, units, scratch, rest, (cells, borders, spaced))
 
 
-def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
-    """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose, rounded once."""
-    return _run(x, blurring, adjoint)
-
-
-def average(x: Tensor, averaging: Averaging, adjoint: bool) -> Tensor:
-    """Means (N, C, H', W') of the windows of ``x`` (N, C, H, W), or the transpose; summed as by ``blur``."""
-    return _run(x, averaging, adjoint)
-
-
-def _run(x: Tensor, linear: Linear, adjoint: bool) -> Tensor:
+def pool(x: Tensor, linear: Separable, adjoint: bool) -> Tensor:
+    """The map (N, C, H', W') of ``x`` (N, C, H, W), or the transpose; summed in float32 at least."""
     last = linear.channels_last
     size = linear.size if adjoint else linear.output_size
     result = empty((*x.shape[:2], *size), x.dtype, stated_format(x, last))

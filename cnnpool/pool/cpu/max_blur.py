@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear_maps import Blurring
+from cnnpool.pool.autograd.separable import Blurring
 from cnnpool.pool.cpu.linear import adjoint_planes, sum_last, sum_planes
 from cnnpool.pool.cpu.linear import plan as linear_plan
 from cnnpool.pool.cpu.loops.signatures import Address, compiled

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from cnnpool.pool.autograd.linear_maps import Entries, transposed
+from cnnpool.pool.autograd.separable import Entries, transposed
 from cnnpool.pool.cpu.loops.lanes import LANES
 from cnnpool.pool.cpu.loops.planes import FEW
 from cnnpool.pool.cpu.memory import aligned, table

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
+from cnnpool.pool.autograd.separable import Entries, Separable
 from cnnpool.pool.gpu.places import OverLines, at, empty, frame
 from cnnpool.pool.window import memory_format, wide_of
 
@@ -37,17 +37,6 @@ def _sum(
 _sum = OverLines(_sum)
 
 
-def _add(x: Tensor, linear: Averaging | Blurring, adjoint: bool, dtype: torch.dtype) -> Tensor:
-    last = linear.channels_last
-    x = x.contiguous(memory_format=memory_format(last))
-    y = empty(x, linear.size if adjoint else linear.output_size, dtype, last)
-    if y.numel():
-        tables = _tables(linear, adjoint, wide_of(x), x.device)
-        sizes, most = (*x.shape[1:], *y.shape[2:]), (len(tables[0]), len(tables[2]))
-        _sum(y.shape, last, (x, y, *tables), sizes, most)
-    return y
-
-
 def _table(sums: Entries, wide: torch.dtype, device: torch.device) -> list[Tensor]:
     # A place that reflection repeats is read once.
     merged = [{place: sum(w for p, w in entries if p == place) for place, _ in entries} for entries in sums]
@@ -62,23 +51,21 @@ def _table(sums: Entries, wide: torch.dtype, device: torch.device) -> list[Tenso
 
 # Never freed: a recorded CUDA graph reads them at their addresses.
 @cache
-def _tables(
-    linear: Averaging | Blurring, adjoint: bool, wide: torch.dtype, device: torch.device
-) -> list[Tensor]:
-    tables = []
-    for axis in range(2):
-        sums = transposed(linear.entries(axis), linear.size[axis]) if adjoint else linear.entries(axis)
-        tables += _table(sums, wide, device)
-    return tables
+def _tables(linear: Separable, adjoint: bool, wide: torch.dtype, device: torch.device) -> list[Tensor]:
+    sides = [linear.side(axis) for axis in (0, 1)]
+    sums = [side.adjoint_entries() if adjoint else side.entries() for side in sides]
+    return [*_table(sums[0], wide, device), *_table(sums[1], wide, device)]
 
 
-def blur(x: Tensor, blurring: Blurring, adjoint: bool, dtype: torch.dtype | None = None) -> Tensor:
-    """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose, in ``dtype`` or
-    that of ``x``; summed in float32 at least.
+def pool(x: Tensor, linear: Separable, adjoint: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """The map (N, C, H', W') of ``x`` (N, C, H, W), or the transpose, in ``dtype`` or that of ``x``; summed
+    in float32 at least.
     """
-    return _add(x, blurring, adjoint, dtype or x.dtype)
-
-
-def average(x: Tensor, averaging: Averaging, adjoint: bool) -> Tensor:
-    """Means (N, C, H', W') of the windows of ``x`` (N, C, H, W), or the transpose; summed as by ``blur``."""
-    return _add(x, averaging, adjoint, x.dtype)
+    last = linear.channels_last
+    x = x.contiguous(memory_format=memory_format(last))
+    y = empty(x, linear.size if adjoint else linear.output_size, dtype or x.dtype, last)
+    if y.numel():
+        tables = _tables(linear, adjoint, wide_of(x), x.device)
+        sizes, most = (*x.shape[1:], *y.shape[2:]), (len(tables[0]), len(tables[2]))
+        _sum(y.shape, last, (x, y, *tables), sizes, most)
+    return y

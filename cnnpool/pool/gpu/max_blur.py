@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear_maps import Blurring
+from cnnpool.pool.autograd.separable import Blurring
 from cnnpool.pool.gpu import linear, max
 from cnnpool.pool.gpu.places import empty
 from cnnpool.pool.window import memory_format, wide_of
@@ -17,12 +17,12 @@ def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
     last = blurring.channels_last
     x = x.contiguous(memory_format=memory_format(last))
     dense, winners = max.pool(x, DENSE, blurring.size, last)
-    return linear.blur(dense, blurring, False), winners
+    return linear.pool(dense, blurring, False), winners
 
 
 def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     """Gradient (N, C, H, W) of the input; half precision is summed in float32 and rounded once."""
-    dense, last = linear.blur(grad, blurring, True, wide_of(grad)), blurring.channels_last
+    dense, last = linear.pool(grad, blurring, True, wide_of(grad)), blurring.channels_last
     # Saved-tensor hooks may change the memory format.
     winners = winners.contiguous(memory_format=memory_format(last))
     return max.spread(dense, winners, DENSE, empty(winners, blurring.size, grad.dtype, last), last)
