@@ -74,6 +74,8 @@ def prepare(options: Options, network: Network) -> Study:
     first = network.checked(options.pools[0])
     if is_published(first) and KEEP not in options.pools:
         options = replace(options, pools=(KEEP, *options.pools))
+    if len(options.pools) < 2:
+        raise ValueError(f"choose.pools={options.pools[0]}: give two candidates or more, as in max,blur")
     metric, cost = measures_of(options, first)
     network = network.needing({one.key.partition(".")[0] for one in (metric, cost)})
     settings = [network.checked(label) for label in options.pools]

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from cnnpool.choose.candidates import Network, overrides_of
+from cnnpool.choose.command import prepare
 from cnnpool.choose.options import Options, duration, parse, tries
 from cnnpool.launch import conf_dir
 from cnnpool.registry import options_of
@@ -92,7 +93,7 @@ def test_options_are_read_from_the_command_line():
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("choose.pools=max", "choose.pools must be a list, each a text, at least 2 of them, got"),
+        ("choose.pools=", "choose.pools must be a list, each a text, at least 1 of them, got"),
         ("choose.pools=max,avg,max", "choose.pools names max more than once"),
         (
             "choose.margin=-5",
@@ -108,3 +109,12 @@ def test_an_option_out_of_range_is_refused_in_one_line(setting, said):
     with pytest.raises(ValueError) as refused:
         parse([setting], DEFAULTS)
     assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_one_candidate_is_enough_where_the_network_as_it_is_joins_it(tmp_path):
+    options = parse(["choose.pools=max_blur", f"choose.out={tmp_path / 'study'}"], DEFAULTS)
+    own = ("data=digits", "probe=none")
+    study = prepare(options, Network(("model=torchvision:resnet18", *own)))
+    assert [arm.label for arm in study.arms] == ["keep", "max_blur"]
+    with pytest.raises(ValueError, match=r"choose\.pools=max_blur: give two candidates or more"):
+        prepare(options, Network(own))
