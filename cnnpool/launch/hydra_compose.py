@@ -167,14 +167,10 @@ def _with_recipe(
     """The configuration, with the fine-tuning recipe if it has weights and no recipe is chosen."""
     config = composed(overrides)
     weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
-    if not _takes_recipe(weights, overrides, config.hydra.runtime.choices):
+    is_chosen = any(override.key_or_group == "fit" for override in overrides)
+    if weights is None or is_chosen or config.hydra.runtime.choices.get("fit") != "default":
         return config
     return composed([*parse([FINE_TUNING]), *overrides])
-
-
-def _takes_recipe(weights: Any, overrides: Iterable[Override], choices: Mapping[str, Any]) -> bool:
-    is_chosen = any(override.key_or_group == "fit" for override in overrides)
-    return weights is not None and not is_chosen and choices.get("fit") == "default"
 
 
 @contextmanager
