@@ -44,7 +44,7 @@ def stochastic_pool2d(
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not training:
-        return evaluate(_expected, x, 1.0, Mean(EXPECTED, window))
+        return evaluate(_expected, x, 2.0, Mean(EXPECTED, window))
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
     kernel = kernels("multinomial", x, cells=window.cells) if x.dim() == 4 else None

@@ -43,6 +43,7 @@ OPERATORS = {
     "max_blur zeros": lambda x: pool.max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
     "lp": lambda x: pool.lp_pool2d(x, 3, 2, form="mean"),
     "lp mean": lambda x: pool.lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
+    "lp signed": lambda x: pool.lp_pool2d(x, 3, 2),
     "gem": lambda x: pool.gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
     "soft": lambda x: pool.soft_pool2d(x, 3, 2, 1, beta=2.2),
     "soft tiles": lambda x: pool.soft_pool2d(x, 2),
@@ -78,7 +79,7 @@ def check(ours, exact, dtype):
     wide = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     tolerance = 2 * torch.finfo(dtype).eps + 100 * wide
     for a, b in zip(ours, exact, strict=True):
-        assert_close(a.double().cpu(), b, rtol=tolerance, atol=tolerance)
+        assert_close(a.double().cpu(), b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 @by_triton
@@ -98,7 +99,9 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, monkeypatch):
 
 
 @by_triton
-@pytest.mark.parametrize("name", ["lp", "lp mean", "gem", "soft", "soft tiles", "avg 3/2", "blur"])
+@pytest.mark.parametrize(
+    "name", ["lp", "lp mean", "lp signed", "gem", "soft", "soft tiles", "avg 3/2", "blur"]
+)
 def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
     for value, layout in cases((float("inf"), float("nan"), -float("inf")), LAYOUTS):
         x = torch.randn(1, 2, 8, 8, device=DEVICE).contiguous(memory_format=layout)

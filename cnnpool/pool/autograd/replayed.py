@@ -19,7 +19,7 @@ SIGNED: Literal[4] = 4
 
 class Mean(NamedTuple):
     """The mean of a window: power mean of |x| (POWER) or of max(x, floor) (FLOORED), weighted by softmax
-    (SOFT), or weighted by max(x, 0) (EXPECTED), which takes no number; or the sum of odd powers of x itself
+    (SOFT), or weighted by max(x, 0) (EXPECTED, whose number is 2); or the sum of odd powers of x itself
     (SIGNED).
     """
 
@@ -44,7 +44,7 @@ def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tens
 
 
 def _kernel(x: Tensor, number: Tensor | float, how: Mean) -> Any:
-    stem, cells = "multinomial" if how.kind == EXPECTED else "window_means", how.window.cells
+    stem, cells = "window_means", how.window.cells
     if not isinstance(number, Tensor):
         return kernels(stem, x, cells=cells)
     shape = (1, 1, 1, *number.shape)[-3:]
@@ -59,8 +59,6 @@ class Replayed(Function):
     def forward(ctx: Any, x: Tensor, number: Tensor | float, plain: Plain, how: Mean, kernel: Any) -> Any:
         ctx.plain, ctx.how, ctx.number = plain, how, None if isinstance(number, Tensor) else number
         ctx.save_for_backward(x, number if isinstance(number, Tensor) else None)
-        if how.kind == EXPECTED:
-            return kernel.expected(x, how.window)
         return kernel.forward(x, number, how)
 
     @staticmethod

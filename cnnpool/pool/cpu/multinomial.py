@@ -1,5 +1,5 @@
-"""One value of each window of plain CPU tensors, drawn with probability proportional to it, or the mean of
-such draws, by compiled kernels. Negative values count as 0, and so do cells outside the map.
+"""One value of each window of plain CPU tensors, drawn with probability proportional to it, by compiled
+kernels. Negative values count as 0, and so do cells outside the map.
 """
 
 from functools import lru_cache
@@ -88,40 +88,6 @@ def _forward(
         write(flag, 0, int64(1))
 
 
-@inlined
-def _expected(image: Address, t: int, cells: Terms, bound: Number, total: Number) -> Number:
-    """Sums of squares over sums, the sum itself if infinite or NaN."""
-    begin, end, base = cells_of(cells, 0, 0)
-    at, less, sums = t + base, number(1 << 16, total), spread(total)
-    for e in range(begin, end):
-        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total)
-    # Sums that overflow are made of smaller numbers.
-    scale = select(sums <= bound, spread(number(1, total)), spread(number(1, total) / less))
-    sums, mean = spread(total), spread(total)
-    for e in range(begin, end):
-        sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total) * scale
-    over = select(sums == total, spread(number(1, total)), sums)
-    for e in range(begin, end):
-        v = _positive(image, at + read(cells[0], e, int64(0)), total) * scale
-        mean = mean + v / over * v
-    return select(sums <= bound, mean / scale, sums)
-
-
-@compiled
-def _mean(
-    start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
-    cells: Terms, held: tuple[int, ...], bound: Number, total: Number, like: Number, nothing: Number,
-) -> None:  # fmt: skip
-    """Means of planes ``start`` to ``stop``."""
-    image, means, (sh, sw, _, _, pitch, part) = scratch + held[0], scratch + held[1], grid
-    fill(image, sh * sw * part, nothing)
-    for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like, total)
-        for t in range(0, outputs[0] * pitch * outputs[2], LANES):
-            store(means, t, _expected(image, t, cells, bound, total), like)
-        write_rows(means, y, unit, outputs, pitch, like)
-
-
 @lru_cache(maxsize=1024)
 def _plan(window: Window, shape: tuple[int, ...], last: bool, dtype: torch.dtype) -> tuple[Any, ...]:
     """Shares of the work per sample, bytes of scratch, arguments of kernels, and what these point to."""
@@ -152,14 +118,3 @@ def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, 
     moved = x.nbytes + y.nbytes
     share(_forward, x.shape[0] * units, moved, *memory, *where, some, *numbers, scratch=scratch)
     return y, winners, not flag.item(), False
-
-
-def expected(x: Tensor, window: Window) -> Tensor:
-    """The mean of draws: sum x^2 / sum x over positive cells."""
-    last = is_channels_last(x)
-    stated, x = stated_format(x, last), x.contiguous(memory_format=memory_format(last))
-    y = empty((*x.shape[:2], *window.output_size(*x.shape[2:])), x.dtype, stated)
-    units, scratch, where, _, numbers, _ = _plan(window, tuple(x.shape[1:]), last, x.dtype)
-    moved, memory = x.nbytes + y.nbytes, (x.data_ptr(), y.data_ptr())
-    share(_mean, x.shape[0] * units, moved, *memory, *where, *numbers, scratch=scratch)
-    return y

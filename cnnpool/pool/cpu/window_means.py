@@ -1,4 +1,4 @@
-"""Power means and soft means of plain CPU tensors by compiled kernels, and their gradients.
+"""Power means, soft means and means of draws of plain CPU tensors by compiled kernels, and gradients.
 
 Only the input is saved: windows are summed again for gradients, which each adds to its cells. A power mean
 divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is normal.
@@ -12,7 +12,7 @@ import torch
 from numba import int64
 from torch import Tensor
 
-from cnnpool.pool.autograd.replayed import FLOORED, POWER, SIGNED, SOFT, Mean
+from cnnpool.pool.autograd.replayed import EXPECTED, FLOORED, POWER, SIGNED, SOFT, Mean
 from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
 from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, origin, paste, read_rows, write_rows
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
@@ -25,7 +25,8 @@ from cnnpool.pool.window import is_channels_last, memory_format, stated_format, 
 
 BEYOND_SINGLE = 1e39
 Rule = tuple[int, int, Number, Number, Number, Number, Number]
-"""Kind of mean, p if products give its powers or 0, floor, value of no cell, bounds below and above, 0."""
+"""Kind of mean, p if products give its powers or 0, floor (of draws the largest number), value of no cell,
+bounds below and above, 0."""
 
 
 @inlined
@@ -43,6 +44,8 @@ def _size(v: Number, rule: Rule) -> Number:
         return _bounded(v, low, high)
     if kind in (POWER, SIGNED):
         return absolute(v)
+    if kind == EXPECTED:
+        return select(v < total, spread(total), v)
     return select(v == absent, spread(total), select(v < floor, spread(floor), v))
 
 
@@ -72,7 +75,8 @@ def _window(
     like: Number,
 ) -> tuple[Number, Number, Number, Number]:  # fmt: skip
     """Largest value, bounded if not soft, scale, sum of weights (or of powers), and of those times values (or
-    times logarithms); weights are written to ``kept``. ``p`` is beta / log 2 for a soft mean.
+    times logarithms, or of the values of draws); weights are written to ``kept``. ``p`` is beta / log 2 for a
+    soft mean.
     """
     kind, whole, _, _, low, high, total = rule
     begin, end, base = cells_of(cells, row, column)
@@ -100,7 +104,9 @@ def _window(
             weight, level = _weight(r, p, rule)
             power = weight * r
             sums = sums + power
-            if whole == 0:
+            if kind == EXPECTED:
+                more = more + r
+            elif whole == 0:
                 more = more + power * level
         store(kept, (e - begin) * LANES, weight, total)
     return top, scale, sums, more
@@ -130,6 +136,10 @@ def _value(
     kind, _, floor, _, _, _, total = rule
     if kind == SOFT:
         return select(_infinite(top, total), top, more / sums)
+    if kind == EXPECTED:
+        mean = sums / select(more == total, spread(number(1, total)), more) * top
+        # Rounded up, a mean of the largest numbers would be infinite.
+        return select(_infinite(more, total), more, select(mean > floor, spread(floor), mean))
     mean = sums * part
     value = select(mean == total, spread(floor), mean * _back(mean, inverse, rule) * top)
     # A sum of -infinity has an infinite root, as in torch; that of another negative number is not real.
@@ -339,7 +349,7 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
     else:
         nothing = torch.finfo(dtype).min if how.kind == FLOORED else 0.0
         smallest = torch.finfo(wide).smallest_normal
-        floor = how.floor if how.kind == FLOORED else 0.0
+        floor = {FLOORED: how.floor, EXPECTED: torch.finfo(wide).max}.get(how.kind, 0.0)
         numbers = floor, nothing, smallest, 1 / smallest, 0.0
     whole = int(power) if how.kind != SOFT and power in (2, 3, 4) else 0
     floor_, absent, low, high_, total = (scalar(value, wide) for value in numbers)

@@ -1,6 +1,7 @@
 """The arithmetic of power means and soft means on a GPU: of a cell, of a window, and of gradients.
 
-``kind`` is 0 for means of |x|, 1 for those of max(x, floor), 2 for those weighted by softmax.
+``kind`` is 0 for means of |x|, 1 for those of max(x, floor), 2 for those weighted by softmax, 4 for sums of
+odd powers of x itself.
 """
 
 import triton
@@ -27,7 +28,7 @@ def _weight(value, top, number, kind: tl.constexpr):
     # For a power mean (u / top)^(p - 1), 0 at 0; for a soft mean e^(beta (x - top)).
     if kind == 2:
         return tl.where(value == float("-inf"), 0.0, tl.exp2(number * (value - top) * LOG2_E))
-    ratio = value / top
+    ratio = tl.abs(value / top)
     return tl.where(ratio == 0, 0.0, tl.exp2((number - 1) * tl.log2(tl.where(ratio == 0, 1.0, ratio))))
 
 
@@ -45,6 +46,7 @@ def _largest(
                 plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
             )
             value = read(x + source, inside, floor, kind, wide)
+            value = tl.abs(value) if kind == 4 else value
             top = tl.where((value > top) | (value != value), value, top)
     return top
 
@@ -114,7 +116,8 @@ def window(
         power = tl.where(total == 0, 1.0, total * share)
         level = tl.log2(power)
         value = tl.where(total == 0, 0.0, tl.exp2(level / number) * scale)
-        value = tl.where(infinite, top, value)
+        # As in torch: infinite, and NaN where infinities of both signs meet.
+        value = tl.where(infinite, tl.abs(total) if kind == 4 else top, value)
         factor = tl.where(infinite | (total == 0), 0.0, share * tl.exp2((1 / number - 1) * level))
         if learnt:
             slope = (share * moment / power - level / number) * LOG_2 / number * value

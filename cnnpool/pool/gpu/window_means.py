@@ -10,7 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.autograd.replayed import Mean
+from cnnpool.pool.autograd.replayed import EXPECTED, Mean
+from cnnpool.pool.gpu import multinomial
 from cnnpool.pool.gpu.places import OverLines, at, cell_of, channel_of, dense, empty, frame
 from cnnpool.pool.gpu.power_terms import read, sent_to, window
 from cnnpool.pool.window import memory_format, wide_of
@@ -133,6 +134,8 @@ def _constants(how: Mean) -> tuple[int, ...]:
 
 def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x``, by one ``number`` or one for every channel, (C, 1, 1)."""
+    if how.kind == EXPECTED:
+        return multinomial.expected(x, how.window)
     x, last = dense(x)
     size = how.window.output_size(x.shape[2], x.shape[3])
     y = empty(x, size, x.dtype, last)
