@@ -116,8 +116,7 @@ def window(
         power = tl.where(total == 0, 1.0, total * share)
         level = tl.log2(power)
         value = tl.where(total == 0, 0.0, tl.exp2(level / number) * scale)
-        # As in torch: infinite, and NaN where infinities of both signs meet.
-        value = tl.where(infinite, tl.abs(total) if kind == 4 else top, value)
+        value = tl.where(infinite, tl.abs(total) if kind == 4 else top, value)  # Both infinities give NaN.
         factor = tl.where(infinite | (total == 0), 0.0, share * tl.exp2((1 / number - 1) * level))
         if learnt:
             slope = (share * moment / power - level / number) * LOG_2 / number * value
