@@ -178,6 +178,18 @@ def test_functionalised_maps_are_torchs(name):
     torch.testing.assert_close(y, OPERATORS[name](x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["max", "max tiles", "avg", "blur", "max_blur", "aps"])
+def test_a_batch_of_gradients_goes_back_through_a_map_of_kernels(name):
+    x = torch.randn(2, 3, 8, 10, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+    x.requires_grad_()
+    with pool.dispatch.use(True):
+        y = OPERATORS[name](x)
+        upstream = torch.randn(4, *y.shape, dtype=torch.float64)
+        rows = [torch.autograd.grad(y, x, one, retain_graph=True)[0] for one in upstream]
+        batched = func.vmap(lambda one: torch.autograd.grad(y, x, one, retain_graph=True)[0])(upstream)
+    torch.testing.assert_close(batched, torch.stack(rows))
+
+
 @operators
 def test_another_default_device_changes_nothing(operator):
     x = torch.randn(2, 3, 9, 10, dtype=torch.float64)
