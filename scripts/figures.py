@@ -18,9 +18,9 @@ from cnnpool import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = {
-    "package": (("cnnpool/**/*.py",), 37_000, 345),
-    "tests": (("tests/**/*.py",), 26_000, None),
-    "scripts": (("scripts/**/*.py",), 4_500, None),
+    "package": (("cnnpool/**/*.py",), 32_000, 225),
+    "tests": (("tests/**/*.py",), 22_000, None),
+    "scripts": (("scripts/**/*.py",), 3_200, None),
     "Markdown": (("*.md", "docs/*.md", "outputs/README.md"), 2_000, None),
 }
 """Part -> patterns of its files, the most lines, and the most files."""
@@ -36,7 +36,7 @@ WRITTEN += ("docs/index.md",)
 PASSAGE = re.compile(r"<!-- (.*): begin -->.*?<!-- \1: end -->\n", re.DOTALL)
 """A part of a page that a script writes, which counts for none either."""
 RUN = ("train", "data=digits", "pool=max", "fit=smoke", "fit.progress=false")
-MOST_RUN_FILES = 70
+MOST_RUN_FILES = 80
 TRACE = """
 import sys, threading
 files = set()
