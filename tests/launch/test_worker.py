@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.worker import StartError, Worker, start_method
 
@@ -25,9 +26,11 @@ def context():
 
 
 def job(folder, devices=1):
-    """A job whose recipe is a mistake: it ends, with status 2, before it has imported much."""
+    """A job whose recipe is a mistake: it ends, with status 2, before the first step."""
     folder.mkdir(exist_ok=True)
-    return Job(folder, [], {"fit": {"devices": devices, "epochs": 0}, "out": str(folder.parent)})
+    (one,) = jobs_of(Request(["data.limit=64", "model.width=2", "probe=none", f"hydra.run.dir={folder}"]))
+    fit = {**one.settings["fit"], "devices": devices, "epochs": 0}
+    return Job(folder, [], {**one.settings, "fit": fit, "out": str(folder.parent)})
 
 
 def ended(worker):
@@ -44,7 +47,8 @@ def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
     output.write_text("before\n")
     worker = Worker(job(tmp_path / "run"), context, 1, output)
     assert ended(worker) == Outcome("run", "failed", MISTAKE, 2, output)
-    assert output.read_text() == f"before\nerror: {MISTAKE}\n"
+    data = "digits: 64 training, 216 validation, 360 test images of 28x28"
+    assert output.read_text() == f"before\n{data}\nerror: {MISTAKE}\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -59,8 +63,6 @@ def test_output_that_cannot_be_kept_ends_no_job_and_is_said(context, tmp_path):
 def training(folder, **changes):
     """A real training that never ends by itself."""
     options = ["data.limit=64", "model.width=2", "fit.epochs=99999", "probe=none", "fit.pictures=false"]
-    from cnnpool.launch.compose import Request, jobs_of
-
     overrides = [*options, *(f"{k}={v}" for k, v in changes.items()), f"hydra.run.dir={folder}"]
     (one,) = jobs_of(Request(overrides))
     return one
