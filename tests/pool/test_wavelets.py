@@ -76,13 +76,21 @@ def shaken(**options):
     return op
 
 
+def slope(op):
+    """The most by which a prediction or an update changes when a sample does: tanh and relu add nothing."""
+    nets = [net for lifting in (op.columns, op.rows) for net in (lifting.predict, lifting.update)]
+    each = [net[0].weight.abs().flatten(1).sum(1) * net[2].weight.abs().flatten(1).sum(1) for net in nets]
+    return max(float(one.detach().max()) for one in each)
+
+
 @settings(max_examples=60)
 @given(SIZES, st.sampled_from([1, 3, 5]), st.sampled_from(["reflect", "replicate", "circular", "zeros"]))
-def test_the_inverse_of_lifting_brings_back_the_map_to_the_last_bits(size, taps, mode):
+def test_the_inverse_of_lifting_brings_back_the_map_up_to_rounding(size, taps, mode):
     op, x = shaken(kernel_size=taps, padding_mode=mode), maps(2, 2, *size)
     whole = np.pad(x.numpy(), ((0, 0), (0, 0), *((0, n % 2) for n in size)), mode="edge")
-    # Sixteen sums of numbers below 16, each rounded by at most 4 eps.
-    bound = 64 * torch.finfo(torch.float64).eps
+    # Sums of numbers below 16, each rounded by at most 4 eps, which each of two axes amplifies.
+    bound = 64 * torch.finfo(torch.float64).eps * (1 + slope(op)) ** 2
+    assert bound < 1e-8
     assert (op.inverse(op.bands(x)) - torch.from_numpy(whole)).abs().max() <= bound
 
 
