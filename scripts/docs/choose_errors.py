@@ -6,11 +6,8 @@ The first table has made-up candidates, the second the means and spreads of publ
 """
 
 import argparse
-import csv
 import math
-from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +19,8 @@ from cnnpool.choose.options import Options
 from cnnpool.choose.rounds import LEVEL, Rule, State, replay
 from cnnpool.report.measure import ACCURACY
 from scripts.docs.claims import plain
+from scripts.docs.provenance import DOCS, Table, filled
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 CANDIDATES, ROUNDS = 8, 20
 SWEEPS = {
     "mnist_few/100": "MNIST, 100 images, 200 steps",
@@ -196,10 +193,8 @@ class Published(NamedTuple):
 
 def published(folder: str) -> Published:
     """The default candidates in the runs of a folder of published ones."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
-    for run in csv.DictReader((DOCS / folder / "runs.csv").read_text("utf-8").splitlines()):
-        found[plain(run["choice"])][int(run["seed"])] = 100 * float(run[ACCURACY])
-    values = np.array([[found[pool][seed] for seed in sorted(found["max"])] for pool in Options().pools])
+    found = {plain(choice): runs for choice, runs in Table(folder, "max").of(ACCURACY).items()}
+    values = 100 * np.array([[found[pool][seed] for seed in sorted(found["max"])] for pool in POOLS])
     order = np.argsort(-values.mean(1))
     values = values[order]
     return Published(values.mean(1), np.cov(values), int(np.flatnonzero(order == POOLS.index("max"))[0]))
@@ -277,13 +272,6 @@ def regrets(studies: int) -> list[str]:
     return lines
 
 
-def filled(page: str, name: str, head: str, rows: list[str]) -> str:
-    """The page with the table of that name."""
-    start, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before, after = page.split(start)[0], page.split(end)[1]
-    return "\n".join([f"{before}{start}\n", f"{head}\n", *rows, f"\n{end}{after}"])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
@@ -298,8 +286,10 @@ def main() -> None:
         f"candidates, at most {LATEST} rounds, no margin; *behind* is in points of accuracy:"
     )
     path = DOCS / "choose.md"
-    page = filled(path.read_text("utf-8"), "simulated", made_up, table(studies))
-    path.write_text(filled(page, "published", of_sweeps, regrets(studies)), "utf-8")
+    page = path.read_text("utf-8")
+    for name, head, rows in (("simulated", made_up, table), ("published", of_sweeps, regrets)):
+        page = filled(page, name, "\n".join([f"{head}\n", *rows(studies)]))
+    path.write_text(page, "utf-8")
 
 
 if __name__ == "__main__":

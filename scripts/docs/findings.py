@@ -21,7 +21,6 @@ from scripts.docs.claims import correct
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGE = ROOT / "README.md"
-START, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 SETTINGS = {
     "mnist_few/100": ("MNIST, 100 images", "max"),
     "mnist_operators": ("MNIST, all", "max"),
@@ -121,9 +120,7 @@ def draw(painter: Callable[[], Figure], path: Path) -> None:
 
 def main() -> None:
     columns = [Column(folder, *setting) for folder, setting in SETTINGS.items()]
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n\n{table(columns)}\n\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(provenance.filled(PAGE.read_text("utf-8"), "findings", table(columns)), "utf-8")
     draw(lambda: figure(columns), DOCS / "findings.svg")
     finetune = [Column(folder, *setting) for folder, setting in FINETUNE.items()]
     draw(lambda: figure(finetune), DOCS / "finetune" / "differences.svg")

@@ -201,7 +201,7 @@ def order(column: str, words: str) -> str:
 def ordered(page: str, text: str) -> str:
     """The text of a page of ``ORDERS`` with its sentence."""
     place, column, words = ORDERS[page]
-    return _filled(text, place, textwrap.fill(order(column, words), 120))
+    return filled(text, place, textwrap.fill(order(column, words), 120))
 
 
 def results(text: str) -> str:
@@ -209,11 +209,12 @@ def results(text: str) -> str:
     for _, shown in sweeps():
         for one in shown:
             if one.short:
-                text = _filled(text, one.folder, one.markdown(short=True))
+                text = filled(text, one.folder, one.markdown(short=True))
     return text
 
 
-def _filled(text: str, name: str, table: str) -> str:
+def filled(text: str, name: str, table: str) -> str:
+    """A page's ``text`` with the passage of that name."""
     start, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
     before, rest = text.split(start)
     return f"{before}{start}\n\n{table}\n\n{end}{rest.split(end)[1]}"
