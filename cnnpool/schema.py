@@ -1,30 +1,27 @@
-"""The groups of a configuration, their choices and their options, read from ``schema.json`` without torch.
+"""The groups of a configuration, their choices and their options, known without torch.
 
-``python scripts/schema.py`` writes that file from the signatures; a test compares them.
+They come from signatures and docstrings, for which every group is imported, and are kept in ``schema.json``
+until a source of the package changes. A wheel carries that file.
 """
 
 import json
-import math
-from collections.abc import Mapping
+import os
+import pkgutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Any
 
-from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, Predicate, doc
-
-from cnnpool import bounds
 from cnnpool.bounds import Seed
 from cnnpool.registry import Option
+from cnnpool.signatures import decode, described
 
-PATH = Path(__file__).with_suffix(".json")
-KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "null": None, "any": Any}
-KINDS["table"] = bounds.Table
-BOUNDS: dict[str, Any] = {"ge": Ge, "gt": Gt, "le": Le, "lt": Lt, "doc": doc}
-BOUNDS |= {"min_length": MinLen, "max_length": MaxLen}
-BOUNDS["predicate"] = lambda name: Predicate(getattr(bounds, name))
-FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bounded": Annotated}
+PACKAGE = Path(__file__).resolve().parent
+Content = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,14 @@ class Group:
     entries: str
     tables: tuple[str, ...]
     needed: bool = False
+    built: tuple[str, ...] = ()  # Arguments that a configuration does not set by their own names
 
 
 GROUPS = {
     "data": Group("datasets", ("cnnpool.data:DATASETS",), needed=True),
-    "model": Group("models", ("cnnpool.model:MODELS", "cnnpool.published.build:PUBLISHED"), needed=True),
+    "model": Group(
+        "models", ("cnnpool.model:MODELS", "cnnpool.published.build:PUBLISHED"), True, ("pool", "readout")
+    ),
     "pool": Group("operators", ("cnnpool.pool:OPERATORS",), needed=True),
     "readout": Group("readouts", ("cnnpool.readout:READOUTS",), needed=True),
     "fit": Group("", ("cnnpool.recipe:Recipe",), needed=True),
@@ -83,28 +83,81 @@ def options_of(group: str, name: str) -> Mapping[str, Option]:
 @cache
 def _options(group: str, name: str) -> Mapping[str, Option]:
     return {
-        key: Option(_hint(content["type"]), content.get("default", Parameter.empty), content["text"])
+        key: Option(decode(content["type"]), content.get("default", Parameter.empty), content["text"])
         for key, content in _content()[group][name].items()
     }
 
 
 @cache
-def _content() -> dict[str, dict[str, dict[str, Any]]]:
-    content: dict[str, dict[str, dict[str, Any]]] = json.loads(PATH.read_text(encoding="utf-8"))
+def _content() -> Content:
+    sources = digest()
+    for path in places():
+        if kept := _kept(path, sources):
+            return kept
+    from cnnpool.system.progress import Progress
+
+    with Progress("reading the options of all choices, once for these sources"):
+        text = json.dumps({"sources": sources, "groups": generate()})
+    _keep(text)
+    content: Content = json.loads(text)["groups"]
     return content
 
 
-def _hint(node: Any) -> Any:
-    """The type that ``node`` describes, as scripts/schema.py writes it."""
-    if isinstance(node, str):
-        return KINDS[node]
-    match node:
-        case {"one_of": values}:
-            return FORMS["one_of"][tuple(values)]
-        case {"list_of": part}:
-            return FORMS["list"][_hint(part), ...]
-        case {"kind": kind, **rest}:
-            found = (BOUNDS[str(name)](math.inf if value == "inf" else value) for name, value in rest.items())
-            return FORMS["bounded"][(_hint(kind), *found)]
-    ((form, parts),) = node.items()
-    return FORMS[str(form)][tuple(map(_hint, parts))]
+def generate() -> Content:
+    """Group -> choice -> option -> its type, a sentence on it, and its default if it has one."""
+    return {
+        group: {name: described(entry, one.built) for name, entry in entries(group).items()}
+        for group, one in GROUPS.items()
+    }
+
+
+def entries(group: str) -> dict[str, Callable[..., Any]]:
+    """The classes and functions of a group by name, imported with their packages."""
+    found: dict[str, Callable[..., Any]] = {}
+    for place in GROUPS[group].tables:
+        table = pkgutil.resolve_name(place)
+        found |= table if isinstance(table, Mapping) else {"": table}
+    return found
+
+
+def file() -> Path | None:
+    """The file that has all options, written if there was none; None if no place for it is writable."""
+    _content()
+    sources = digest()
+    return next((path for path in places() if _kept(path, sources)), None)
+
+
+def places() -> list[Path]:
+    """Where ``schema.json`` may be: in a wheel, beside the sources' bytecode, or in the user's cache."""
+    own = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cnnpool")
+    folders = (PACKAGE, PACKAGE / "__pycache__", own / sha256(bytes(PACKAGE)).hexdigest()[:16])
+    return [folder / "schema.json" for folder in folders]
+
+
+def digest() -> str:
+    """A digest of the package's sources."""
+    found = sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_bytes()
+        found.update(f"{path.relative_to(PACKAGE).as_posix()} {len(source)}\n".encode() + source)
+    return found.hexdigest()
+
+
+def _kept(path: Path, sources: str) -> Content | None:
+    """The options in ``path``, unless it is missing, damaged or of other sources."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found["groups"] if isinstance(found, dict) and found.get("sources") == sources else None
+
+
+def _keep(text: str) -> None:
+    """Write ``text`` to the first place that is writable; where none is, every process generates it."""
+    from cnnpool.system.atomic import write_text
+
+    for path in places()[1:]:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, text, flush=False)
+            return

@@ -1,6 +1,5 @@
 """Settings of all tests."""
 
-import json
 import logging
 import os
 import re
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from cnnpool import schema
 
 # Before torch starts threads of its own: a fork of a process that has some may wait for them for ever.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,7 +24,7 @@ settings.load_profile("patient")
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-OPERATORS = {*json.loads((ROOT / "cnnpool" / "schema.json").read_text("utf-8"))["pool"], "keep"}
+OPERATORS = {*schema.names("pool"), "keep"}
 GRAPHS = {"test_compiles_whole_and_trains_the_same"}
 # One of each kind of operator; the contract of the others is for `make test-rest`.
 ARCHETYPES = {"max", "avg", "strided", "blur", "max_blur", "soft", "stochastic"}

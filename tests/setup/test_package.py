@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import cnnpool
+from cnnpool import schema
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -48,6 +49,34 @@ def test_wheel_carries_nothing_else_but_its_description(wheel):
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
 
 
+def built(folder):
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    (path,) = builders.WheelBuilder(str(folder)).build(directory=str(folder / "dist"), versions=["standard"])
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("cnnpool/schema.json") if "cnnpool/schema.json" in archive.namelist() else None
+
+
+def test_wheel_carries_the_options_that_are_known_even_where_torch_is_not(wheel, tmp_path):
+    carried = wheel.read("cnnpool/schema.json")
+    assert carried == schema.file().read_bytes() and schema.digest() in carried.decode()
+    for path in ("cnnpool", "conf", "scripts", "docs"):
+        shutil.copytree(ROOT / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
+    for path in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / path, tmp_path)
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    assert built(tmp_path) is None
+    (tmp_path / "cnnpool" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "cnnpool" / "__pycache__" / "schema.json").write_bytes(carried)
+    assert built(tmp_path) == carried
+    # As a source archive has it.
+    (tmp_path / "cnnpool" / "__pycache__" / "schema.json").rename(tmp_path / "cnnpool" / "schema.json")
+    assert built(tmp_path) == carried
+    # Of other sources.
+    (tmp_path / "cnnpool" / "cli.py").write_text("")
+    (tmp_path / "cnnpool" / "schema.json").unlink()
+    assert built(tmp_path) is None
+
+
 def test_wheel_brings_the_command_and_the_licence(wheel):
     description = f"cnnpool-{cnnpool.__version__}.dist-info"
     assert "cnnpool = cnnpool.cli:main" in wheel.read(f"{description}/entry_points.txt").decode()
@@ -62,6 +91,7 @@ def test_source_archive_carries_what_a_checkout_needs_and_no_results(tmp_path):
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {"Makefile", "scripts/figures.py", "requirements.lock", "LICENSE", "CITATION.cff"} <= names
     assert {"conf/pool/strided.yaml", "tests/setup/test_package.py", "pyproject.toml", "README.md"} <= names
+    assert "cnnpool/schema.json" in names
     assert not [name for name in names if name.startswith(("data/", ".venv", "uv.lock"))]
     assert [name for name in names if name.startswith("outputs")] == ["outputs/README.md"]
 
@@ -190,6 +220,8 @@ def test_an_installed_wheel_trains_and_compares(bare):
     assert bare.run("cnnpool", "--version") == f"cnnpool {cnnpool.__version__}\n"
     for command in ([], ["train"], ["compare"], ["choose"], ["explain"], ["probe"], ["bench"]):
         assert "usage: cnnpool" in bare.run("cnnpool", *command, "--help")
+    # They read that of the wheel.
+    assert not [*bare.home.rglob("schema.json"), *bare.bin.parent.rglob("cnnpool/__pycache__/schema.json")]
     assert not (bare.bin / "pytest").exists()
     bare.run("python", "-c", PROGRAM)
     bare.run("cnnpool", "train", "-m", "data=digits", "pool=max", "seed=0,1", "fit=smoke")

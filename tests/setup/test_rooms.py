@@ -62,7 +62,8 @@ ROOMS = {
     "bounds": "annotated_types",
     "quantity": ".json_text",
     "registry": "pydantic .bounds",
-    "schema": SCHEMA,
+    "schema": ".bounds .registry .signatures .system",
+    "signatures": SCHEMA,
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
 
