@@ -59,7 +59,7 @@ class ShiftInvariance(ProbeCallback):
         *,
         presets: Sequence[str] = ("distinct",),
         samples: int = 256,
-        max_shift_px: int = 4,
+        max_shift_px: int = 3,
         map_samples: int = 0,
         **options: Any,
     ):

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from cnnpool.probe.base import Stages, device_of, examined, maps_of
 
-BATCH = 256
+BATCH = 128
 Mean = TypeVar("Mean", float, Tensor)
 FORWARD = 1 << 20
-"""Pixels of one forward pass: 256 images of 64 pixels, 20 of 224."""
+"""Pixels of one forward pass: 128 images of 90 pixels, 20 of 224."""
 BACKWARD = 1 << 18
 """Pixels of one pass that saves much of each, such as for backward: 256 images of 32 pixels, 5 of 224."""
 

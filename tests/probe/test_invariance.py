@@ -206,7 +206,7 @@ def test_measurements_share_the_predictions_of_a_shift():
     x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(2))
     cnn, labels, passes = Corner(), torch.arange(6) % 2, []
     cnn.register_forward_hook(lambda _, args, output: passes.append(len(output)))
-    options = {"samples": 6, "shift_samples": 5, "map_samples": 4, "stage_samples": 2}
+    options = {"samples": 6, "shift_samples": 5, "map_samples": 4, "stage_samples": 2, "max_shift_px": 4}
     found = ShiftInvariance(**options).measure(cnn, {}, x, labels)
     # The square of up to 4 px has 81 shifts, each predicted once; passes for stages have 2 images.
     assert sum(images > 2 for images in passes) == 81
