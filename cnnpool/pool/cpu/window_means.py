@@ -24,9 +24,9 @@ from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
 
 BEYOND_SINGLE = 1e39
-Rule = tuple[int, int, Number, Number, Number, Number, Number]
-"""Kind of mean, p if products give its powers or 0, floor (of draws the largest number), value of no cell,
-bounds below and above, 0."""
+Rule = tuple[tuple[int, ...], tuple[int, ...], Number, Number, Number, Number, Number]
+"""Kind of mean and p if products give its powers, or 0, as lengths, which the compiler knows; floor (of draws
+the largest number), value of no cell, bounds below and above, 0."""
 
 
 @inlined
@@ -40,11 +40,11 @@ def _bounded(v: Number, low: Number, high: Number) -> Number:
 def _size(v: Number, rule: Rule) -> Number:
     """The number of a cell in a mean: the value itself, if soft, bounded so that differences are finite."""
     kind, _, floor, absent, low, high, total = rule
-    if kind == SOFT:
+    if len(kind) == SOFT:
         return _bounded(v, low, high)
-    if kind in (POWER, SIGNED):
+    if len(kind) in (POWER, SIGNED):
         return absolute(v)
-    if kind == EXPECTED:
+    if len(kind) == EXPECTED:
         return select(v < total, spread(total), v)
     return select(v == absent, spread(total), select(v < floor, spread(floor), v))
 
@@ -53,11 +53,11 @@ def _size(v: Number, rule: Rule) -> Number:
 def _weight(r: Number, p: Number, rule: Rule) -> tuple[Number, Number]:
     """(r^(p - 1), log2 r), the logarithm only if products do not give the power."""
     whole, total = rule[1], rule[6]
-    if whole:
+    if len(whole):
         # 0 times infinity is NaN.
         r = select(r > number(64, total), spread(number(64, total)), r)
         power = r
-        for _ in range(whole - 2):
+        for _ in range(len(whole) - 2):
             power = power * r
         return power, r
     # Infinity counts as 1: times infinity that is infinite for any p, and times 0 it is 0. All others are at
@@ -82,31 +82,31 @@ def _window(
     begin, end, base = cells_of(cells, row, column)
     at += base
     top = load(image, at + read(cells[0], begin, int64(0)), like)
-    top = top if kind == SOFT else _size(top, rule)
+    top = top if len(kind) == SOFT else _size(top, rule)
     for e in range(begin + 1, end):
         value = load(image, at + read(cells[0], e, int64(0)), like)
-        value = value if kind == SOFT else _size(value, rule)
+        value = value if len(kind) == SOFT else _size(value, rule)
         top = select(beats(value, top), value, top)
     scale, sums, more = _bounded(top, low, high), spread(total), spread(total)
-    if kind != SOFT:
+    if len(kind) != SOFT:
         # NaN gives the smallest.
         top = select(top > low, scale, spread(low))
         scale = spread(number(1, total)) / top
     for e in range(begin, end):
         v = load(image, at + read(cells[0], e, int64(0)), like)
-        if kind == SOFT:
+        if len(kind) == SOFT:
             v = _bounded(v, low, high)
             weight = exp2(p * (v - scale))
             sums = sums + weight
             more = more + weight * v
         else:
-            r = (v if kind == SIGNED else _size(v, rule)) * scale
+            r = (v if len(kind) == SIGNED else _size(v, rule)) * scale
             weight, level = _weight(r, p, rule)
             power = weight * r
             sums = sums + power
-            if kind == EXPECTED:
+            if len(kind) == EXPECTED:
                 more = more + r
-            elif whole == 0:
+            elif len(whole) == 0:
                 more = more + power * level
         store(kept, (e - begin) * LANES, weight, total)
     return top, scale, sums, more
@@ -117,9 +117,9 @@ def _back(mean: Number, inverse: Number, rule: Rule) -> Number:
     """mean^(1/p - 1)."""
     _, whole, _, _, low, high, total = rule
     mean, one = _bounded(mean, low, high), number(1, total)
-    if whole == 0:
+    if len(whole) == 0:
         return exp2((inverse - one) * log2(mean))
-    return root_power(mean, whole, inverse, 3 if high > BEYOND_SINGLE else 2, total)
+    return root_power(mean, len(whole), inverse, 3 if high > BEYOND_SINGLE else 2, total)
 
 
 @inlined
@@ -134,9 +134,9 @@ def _value(
 ) -> Number:
     """The mean of windows; ``part``: the share of a window's sum."""
     kind, _, floor, _, _, _, total = rule
-    if kind == SOFT:
+    if len(kind) == SOFT:
         return select(_infinite(top, total), top, more / sums)
-    if kind == EXPECTED:
+    if len(kind) == EXPECTED:
         mean = sums / select(more == total, spread(number(1, total)), more) * top
         # Rounded up, a mean of the largest numbers would be infinite.
         return select(_infinite(more, total), more, select(mean > floor, spread(floor), mean))
@@ -176,7 +176,7 @@ def _factor(
     """The factor of a window's weights, the mean if soft, and the derivative by p over log 2 if not."""
     kind, _, _, _, _, _, total = rule
     nothing = spread(total)
-    if kind == SOFT:
+    if len(kind) == SOFT:
         endless = _infinite(top, total)
         factor = select(endless | (g == total), nothing, g / sums)
         return factor, select(endless, nothing, more / sums), nothing
@@ -204,14 +204,14 @@ def _send(
     for e in range(begin, end):
         a = at + read(cells[0], e, int64(0))
         v, sent = load(image, a, like), factor * load(kept, (e - begin) * LANES, total)
-        if kind == SOFT:
+        if len(kind) == SOFT:
             away = _bounded(v, low, high) - mean
             # Far below the mean the product may be infinite, but not where the share is 0.
             slope = slope + select(sent == total, nothing, sent * away * away)
             sent = select(sent == total, nothing, sent + sent * beta * away)
-        elif kind == POWER:
+        elif len(kind) == POWER:
             sent = select(v < total, -number(1, total) * sent, sent)
-        elif kind == FLOORED:
+        elif len(kind) == FLOORED:
             sent = select(v < floor, nothing, sent)
         sent = select(factor == total, nothing, sent)
         store(totals, a, sent if alone else load(totals, a, to) + sent, to)
@@ -256,7 +256,7 @@ def _backward(
                 g, top, scale, sums, more, load(parts, t, total), inverse, slots != 0, rule
             )
             away = _send(image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, rule, total, total)
-            slope = slope + (away if kind == SOFT else steep)
+            slope = slope + (away if len(kind) == SOFT else steep)
         if slots:
             write(slots, unit, _total(slope, kept, total))
         paste(totals, out, unit, of, grid, total, like)
@@ -306,7 +306,7 @@ def _backward_last(
                 away = _send(
                     x, at + k, cells, row, c, scratch, out, alone, factor, mean, beta, rule, like, like
                 )
-                slope = slope + (away if rule[0] == SOFT else steep)
+                slope = slope + (away if len(rule[0]) == SOFT else steep)
         if slots:
             write(slots, line, _total(slope, scratch, total))
 
@@ -353,7 +353,7 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
         numbers = floor, nothing, smallest, 1 / smallest, 0.0
     whole = int(power) if how.kind != SOFT and power in (2, 3, 4) else 0
     floor_, absent, low, high_, total = (scalar(value, wide) for value in numbers)
-    return (how.kind, whole, floor_, absent, low, high_, total), scalar(nothing, wide)
+    return ((0,) * how.kind, (0,) * whole, floor_, absent, low, high_, total), scalar(nothing, wide)
 
 
 def _numbers(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
