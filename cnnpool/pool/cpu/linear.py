@@ -25,9 +25,11 @@ from cnnpool.pool.cpu.loops.planes import (
     cells_of,
     clear_edges,
     cut,
+    fetch_run,
     fill,
     fill_border,
     fold_border,
+    next_row,
     origin,
     paste,
     read_rows,
@@ -88,8 +90,10 @@ def sum_last(
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
+        ahead, some = next_row(line, size, out_size, channels)
         for c in range(columns):
             target = (line * columns + c) * channels
+            fetch_run(x, ahead + c * some, some, like)
             _weigh(x, at, cells, row, c, 0, y, target, channels, total, like, like)
 
 

@@ -29,7 +29,9 @@ from cnnpool.pool.cpu.loops.planes import (
     cells_of,
     clear_edges,
     cut,
+    fetch_run,
     fill,
+    next_row,
     origin,
     paste,
     read_rows,
@@ -155,8 +157,10 @@ def max_last(
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
+        ahead, some = next_row(line, size, out_size, channels)
         for c in range(columns):
             out = (line * columns + c) * channels
+            fetch_run(x, ahead + c * some, some, lowest)
             _best(x, at, cells, row, c, 0, y, winners, out, channels, lowest)
 
 
@@ -169,8 +173,11 @@ def unpool_last(
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
         at, row = line // height * rows * columns * channels, line % height
+        ahead, some = next_row(line, out_size, size, channels)
         for w in range(width):
             target = (line * width + w) * channels
+            fetch_run(grad, ahead + w * some, some, like)
+            fetch_run(winners, ahead + w * some, some, NOWHERE)
             begin, end, _ = cells_of(cells, row, w)
             if end - begin == 1:
                 _given_once(grad, winners, at, cells, row, w, out, target, channels, like)

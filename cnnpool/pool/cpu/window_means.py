@@ -14,7 +14,17 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.replayed import EXPECTED, FLOORED, POWER, SIGNED, SOFT, Mean
 from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
-from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, origin, paste, read_rows, write_rows
+from cnnpool.pool.cpu.loops.planes import (
+    cells_of,
+    cut,
+    fetch_run,
+    fill,
+    next_row,
+    origin,
+    paste,
+    read_rows,
+    write_rows,
+)
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
 from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number, root_power
 from cnnpool.pool.cpu.max import axes_of
@@ -276,8 +286,10 @@ def _forward_last(
     inverse = number(1, total) / p
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
+        ahead, some = next_row(line, size, out_size, channels)
         for c in range(columns):
             part, out = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
+            fetch_run(x, ahead + c * some, some, like)
             for k in range(0, channels, LANES):
                 top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
                 store(y, out + k, _value(top, scale, sums, more, part, inverse, rule), like)
@@ -297,8 +309,10 @@ def _backward_last(
     inverse, beta = number(1, total) / p, p * log_2
     for line in range(start, stop):
         (at, row), slope = (line // rows * height * width * channels, line % rows), spread(total)
+        ahead, some = next_row(line, size, out_size, channels)
         for c in range(columns):
             part, source = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
+            fetch_run(x, ahead + c * some, some, like)
             for k in range(0, channels, LANES):
                 top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
                 g = load(grad, source + k, like)

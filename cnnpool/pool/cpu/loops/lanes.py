@@ -19,6 +19,8 @@ from cnnpool.pool.cpu.loops.signatures import intrinsic
 
 ir = cgutils.ir
 LANES = 16
+LINE = 64
+"""Bytes of a cache line."""
 
 
 class Lanes(types.Type):
@@ -226,6 +228,22 @@ def load_bytes(typing: Any, address: Any, index: Any) -> Any:
         return builder.zext(value, vector(32, value))
 
     return Lanes(types.int32)(types.int64, types.int64), generate
+
+
+@intrinsic
+def fetch(typing: Any, address: Any, index: Any, like: Any) -> Any:
+    """Ask for the cache line of an element, which need not exist; the number of elements in a line."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        kind = context.get_data_type(like)
+        place = builder.bitcast(_pointer(builder, args[0], args[1], kind), byte)
+        builder.call(prefetch, [place, *map(whole, (0, 3, 1))])
+        return context.get_constant(types.int64, LINE // context.get_abi_sizeof(kind))
+
+    return types.int64(types.int64, types.int64, like), generate
 
 
 def loading_pairs(lanes: int) -> Any:

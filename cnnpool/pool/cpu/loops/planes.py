@@ -7,7 +7,7 @@ same cell of neighbouring windows is adjacent. Runs may be read and written past
 
 from numba import int64
 
-from cnnpool.pool.cpu.loops.lanes import LANES, added, copying, joining, parting, read, write
+from cnnpool.pool.cpu.loops.lanes import LANES, added, copying, fetch, joining, parting, read, write
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
@@ -98,6 +98,23 @@ def gather(
             _join_few(source, even + t, odd + t, target, k + 2 * t, like, to)
         if width & 1:
             _copy_one(source, even + pairs, target, k + width - 1, like, to)
+
+
+@compiled
+def next_row(line: int, size: Pair, out_size: Pair, channels: int) -> tuple[int, int]:
+    """Where in a map the part begins that the next row of results reads, and how many numbers a result has
+    of it: read in turn with others, they arrive too late unless they are asked for.
+    """
+    row, (height, _), (rows, columns) = size[1] * channels, size, out_size
+    return (line + 1) * height * row // rows + row, height * row // (rows * columns)
+
+
+@inlined
+def fetch_run(source: Address, i: int, count: int, like: Number) -> None:
+    """Ask for ``count`` elements of ``source`` from ``i`` on."""
+    t = 0
+    while t < count:
+        t += fetch(source, i + t, like)
 
 
 @compiled
