@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
 from cnnpool.report.pairwise import Decisions, decide
+from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import Forest, dots, sides
 from cnnpool.report.plots.panels import plot, style_of
 from cnnpool.report.statistics import LEVEL, Bits
@@ -35,9 +37,18 @@ FINETUNE = {
 }
 FORESTS = ("mnist_operators", "mnist_few/200", "cifar_operators/4")
 """Folders of sweeps with a figure of all choices, differences.svg."""
+SIZES = {
+    100: "mnist_few/100",
+    300: "mnist_few/300",
+    1000: "mnist_few/200",
+    3000: "mnist_few/3000",
+    10_000: "mnist_few/10000",
+}
+"""Training images of MNIST -> folder of the runs at each choice's own rate."""
 QUICKSTART = provenance.Table("quickstart", "max")
 CHOICES = ("max_blur", "conv_blur", "blur", "avg", "strided", "subsample")
 SHOWN, OPEN = "#2b6cb0", "white"
+TICKS = (-10, -3, -1, 0, 1, 3, 10)
 
 
 class Column:
@@ -106,6 +117,34 @@ def forest(shown: provenance.Table) -> Figure:
     return drawn
 
 
+def sizes(tables: Mapping[int, provenance.Table]) -> Figure:
+    """A panel a choice: the difference of its accuracy to the baseline against the training images."""
+    base = next(iter(tables.values())).base
+    decided = {size: one.decided("accuracy") for size, one in tables.items()}
+    names = next(iter(decided.values()))[0][1:]
+    drawn, every = panels.grid(len(names), 2.2, 2.2)
+    for place, (name, axes) in enumerate(zip(names, every, strict=True), 1):
+        band = []
+        for order, pairs in decided.values():
+            pair = pairs.between(order.index(name), 0)
+            assert pair.crossed is not None
+            band.append([100 * (pair.mean + side * pair.crossed.half) for side in (0, -1, 1)])
+        axes.axhline(0, color="#9a9a9a", linewidth=1.2, zorder=1.5)
+        panels.with_band(axes, list(tables), np.array(band).T, style_of(place))
+        panels.title(axes, name)
+        axes.set_xscale("log")
+        # Labels of our own: matplotlib's are formulas, which pages do not typeset.
+        axes.set_xticks(list(tables), [f"{size:,}" if str(size).strip("0") == "1" else "" for size in tables])
+        axes.minorticks_off()
+        # A tenth of a point with many images is read beside several points with few.
+        axes.set_yscale("symlog", linthresh=1)
+        axes.set_yticks(TICKS, [f"{tick:+d}" if tick else "0" for tick in TICKS])
+    drawn.supxlabel("training images", fontsize="small")
+    said = f"difference to {base} (points; logarithmic beyond 1), mean and 95 % interval"
+    drawn.supylabel(said, fontsize="small")
+    return drawn
+
+
 def table(columns: list[Column]) -> str:
     rows = [[f"`{name}`", *(column.text(name) for column in columns)] for name in CHOICES]
     found = tables.from_rows(["", *(column.title for column in columns)], rows)
@@ -125,6 +164,8 @@ def main() -> None:
     finetune = [Column(folder, *setting) for folder, setting in FINETUNE.items()]
     draw(lambda: figure(finetune), DOCS / "finetune" / "differences.svg")
     draw(lambda: forest(QUICKSTART), DOCS / "quickstart.svg")
+    own_rates = {size: provenance.Table(folder, "max") for size, folder in SIZES.items()}
+    draw(lambda: sizes(own_rates), DOCS / "mnist_few" / "sizes.svg")
     every = {one.folder: one for _, tables in provenance.sweeps() for one in tables[::-1]}
     for folder in FORESTS:
         draw(partial(forest, every[folder]), DOCS / folder / "differences.svg")

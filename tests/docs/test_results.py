@@ -102,12 +102,14 @@ def over_images(path):
 
 
 def sections(page):
-    """(heading, text, files of runs) of each section; one that links none may cite any."""
+    """(heading, text, files of runs that it or its provenance links) of each section; without any, all."""
     every = [path for name in ("runs", "sizes", "ceil", "claims") for path in DOCS.rglob(f"{name}.csv")]
     every = [path for path in every if not path.parent.name.startswith("choose_")]
     for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
         heading, _, text = part.partition("\n")
-        here = text.replace("docs/", "").replace("../", "")
+        pages = re.findall(r"\((?:docs/)?(provenance/\w+\.md)\)", text)
+        here = text + "".join((DOCS / name).read_text(encoding="utf-8") for name in pages)
+        here = here.replace("docs/", "").replace("../", "")
         linked = {path for path in every if f"({path.relative_to(DOCS)})" in here}
         yield heading, re.sub(r"\s+", " ", text), sorted(linked) or every
 
@@ -227,6 +229,7 @@ def test_the_table_of_findings_is_bold_where_a_difference_is_shown():
 
 def test_the_figures_of_differences_have_the_intervals_of_the_tables():
     from scripts.docs import findings
+    from scripts.docs.provenance import Table
 
     bits = answers(DOCS / "quickstart" / "correct.csv")
     drawn = findings.forest(findings.QUICKSTART).axes[0].containers
@@ -235,6 +238,12 @@ def test_the_figures_of_differences_have_the_intervals_of_the_tables():
         half = max(float(t.ppf(0.975, freedom)) * math.sqrt(square) for square, freedom in errors(apart))
         ends = one.lines[2][0].get_segments()[0][:, 0].tolist()
         assert ends == pytest.approx([apart.mean() - half, apart.mean() + half])
+    panels = findings.sizes({size: Table(folder, "max") for size, folder in findings.SIZES.items()}).axes
+    means = {axes.get_title(): axes.lines[1].get_ydata() for axes in panels if axes.get_title()}
+    every = [answers(DOCS / folder / "correct.csv") for folder in findings.SIZES.values()]
+    assert means.keys() == every[0].keys() - {"max"}
+    for name, drawn in means.items():
+        assert drawn == pytest.approx([100 * (bits[name] - bits["max"]).mean() for bits in every])
 
 
 def test_what_longer_training_changes_is_what_the_page_says():
