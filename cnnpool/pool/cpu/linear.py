@@ -14,7 +14,6 @@ from cnnpool.pool.cpu.loops.lanes import (
     loading,
     loading_pairs,
     read,
-    spread,
     spreading,
     store,
     store_pairs,
@@ -62,23 +61,43 @@ from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
+def _weighing(lanes: int) -> Any:
+    """The weighted sums of so many windows side by side, times ``factors`` if given."""
+    load, spread = loading(lanes), spreading(lanes)
+
+    @inlined
+    def weigh(
+        x: Address, at: int, cells: Terms, begin: int, end: int, factors: Address, t: int, out: Address,
+        target: int, total: Number, like: Number, to: Number,
+    ) -> None:  # fmt: skip
+        sums = spread(total)
+        for e in range(begin, end):
+            value = load(x, at + t + read(cells[0], e, int64(0)), like)
+            sums = sums + value * read(cells[1], e, total)
+        if factors:
+            sums = sums * load(factors, t, total)
+        store(out, target + t, sums, to)
+
+    return weigh
+
+
+MANY = 4 * LANES
+_weigh_some, _weigh_many = _weighing(LANES), _weighing(MANY)
+
+
 @inlined
 def _weigh(
     x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
     count: int, total: Number, like: Number, to: Number,
 ) -> None:  # fmt: skip
-    """A run of weighted sums, times ``factors`` if given."""
+    """A run of weighted sums."""
     begin, end, base = cells_of(cells, row, column)
-    at += base
-    for t in range(0, count, LANES):
+    at, done = at + base, count // MANY * MANY
+    for t in range(0, done, MANY):
+        _weigh_many(x, at, cells, begin, end, factors, t, out, target, total, like, to)
+    for t in range(done, count, LANES):
         t = max(0, min(t, count - LANES))
-        sums = spread(total)
-        for e in range(begin, end):
-            value = load(x, at + t + read(cells[0], e, int64(0)), like)
-            sums = sums + value * spread(read(cells[1], e, total))
-        if factors:
-            sums = sums * load(factors, t, total)
-        store(out, target + t, sums, to)
+        _weigh_some(x, at, cells, begin, end, factors, t, out, target, total, like, to)
 
 
 @compiled
@@ -109,7 +128,7 @@ def sum_planes(
     fill(image, sh * sw * part, total)
     for unit in range(start, stop):
         cut(x, unit, of, image, grid, like, total)
-        fill_border(image, of, grid, border, total)
+        fill_border(image, of[2], grid, border, total)
         if straight:
             out, _ = origin(unit, outputs)
             _weigh(image, 0, cells, 0, 0, factors, y, out, count, total, total, like)
@@ -134,7 +153,7 @@ def adjoint_planes(
             store(grads, t, load(grads, t, total) * load(factors, t, total), total)
         for n in range(parts):
             _weigh(grads, begin, cells, n // sw, n % sw, 0, image, n * part, count, total, total, total)
-        fold_border(image, of, grid, border, total)
+        fold_border(image, of[2], grid, border, total)
         paste(image, out, unit, of, grid, total, like)
 
 
@@ -243,8 +262,9 @@ def _plan_of_planes(
     for axis in (0, 1):
         found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
         lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
-    cells, sw = Weights(lists[0], lists[1], wide), cut.axes[1][3]
+    cells, (sh, sw) = Weights(lists[0], lists[1], wide), cut.grid[:2]
     rows, columns = ([n + s.padding for copied in s.border() for n in copied] for s in sides)
+    rows = [(h % sh * sw * cut.part + h // sh * cut.pitch * cut.pixel) for h in rows]
     columns = [w % sw * cut.part + w // sw * cut.pixel for w in columns]
     borders = [table(several, torch.int64) for several in (rows, columns)]
     border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)

@@ -13,7 +13,7 @@ from numba import int64
 from torch import Tensor
 
 from cnnpool.pool.autograd.replayed import EXPECTED, FLOORED, POWER, SIGNED, SOFT, Mean
-from cnnpool.pool.cpu.loops.lanes import LANES, beats, load, read, select, spread, store, write
+from cnnpool.pool.cpu.loops.lanes import LANES, load, read, select, spread, store, write
 from cnnpool.pool.cpu.loops.planes import (
     cells_of,
     cut,
@@ -96,7 +96,8 @@ def _window(
     for e in range(begin + 1, end):
         value = load(image, at + read(cells[0], e, int64(0)), like)
         value = value if len(kind) == SOFT else _size(value, rule)
-        top = select(beats(value, top), value, top)
+        # NaN is not looked for: it makes the sums NaN.
+        top = select(value > top, value, top)
     scale, sums, more = _bounded(top, low, high), spread(total), spread(total)
     if len(kind) != SOFT:
         # NaN gives the smallest.
@@ -145,7 +146,7 @@ def _value(
     """The mean of windows; ``part``: the share of a window's sum."""
     kind, _, floor, _, _, _, total = rule
     if len(kind) == SOFT:
-        return select(_infinite(top, total), top, more / sums)
+        return select(_infinite(top, total) & (sums == sums), top, more / sums)
     if len(kind) == EXPECTED:
         mean = sums / select(more == total, spread(number(1, total)), more) * top
         # Rounded up, a mean of the largest numbers would be infinite.
@@ -187,7 +188,7 @@ def _factor(
     kind, _, _, _, _, _, total = rule
     nothing = spread(total)
     if len(kind) == SOFT:
-        endless = _infinite(top, total)
+        endless = _infinite(top, total) & (sums == sums)
         factor = select(endless | (g == total), nothing, g / sums)
         return factor, select(endless, nothing, more / sums), nothing
     mean = sums * part
@@ -202,7 +203,7 @@ def _factor(
 @inlined
 def _send(
     image: Address, at: int, cells: Terms, row: int, column: int, kept: Address, totals: Address, alone: bool,
-    factor: Number, mean: Number, beta: Number, rule: Rule, like: Number, to: Number,
+    factor: Number, mean: Number, beta: Number, learnt: bool, rule: Rule, like: Number, to: Number,
 ) -> Number:  # fmt: skip
     """Write the gradients of windows' cells to ``totals``, or add them if windows are not ``alone`` with
     their cells; the derivative by beta, if soft.
@@ -217,7 +218,8 @@ def _send(
         if len(kind) == SOFT:
             away = _bounded(v, low, high) - mean
             # Far below the mean the product may be infinite, but not where the share is 0.
-            slope = slope + select(sent == total, nothing, sent * away * away)
+            if learnt:
+                slope = slope + select(sent == total, nothing, sent * away * away)
             sent = select(sent == total, nothing, sent + sent * beta * away)
         elif len(kind) == POWER:
             sent = select(v < total, -number(1, total) * sent, sent)
@@ -265,7 +267,9 @@ def _backward(
             factor, mean, steep = _factor(
                 g, top, scale, sums, more, load(parts, t, total), inverse, slots != 0, rule
             )
-            away = _send(image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, rule, total, total)
+            away = _send(
+                image, t, cells, 0, 0, kept, totals, alone, factor, mean, beta, slots != 0, rule, total, total
+            )
             slope = slope + (away if len(kind) == SOFT else steep)
         if slots:
             write(slots, unit, _total(slope, kept, total))
@@ -279,10 +283,8 @@ def _forward_last(
     nothing: Number,
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' means, in place."""
-    ((height, width), (rows, columns), total), p = (
-        (size, out_size, rule[6]),
-        spread(read(numbers, 0, rule[6])),
-    )
+    (height, width), (rows, columns), total = size, out_size, rule[6]
+    p = spread(read(numbers, 0, total))
     inverse = number(1, total) / p
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
@@ -302,10 +304,8 @@ def _backward_last(
     rule: Rule, log_2: Number, alone: bool, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
     """Gradients of the pixels of the same rows, of windows that do not overlap."""
-    ((height, width), (rows, columns), total), p = (
-        (size, out_size, rule[6]),
-        spread(read(numbers, 0, rule[6])),
-    )
+    (height, width), (rows, columns), total = size, out_size, rule[6]
+    p = spread(read(numbers, 0, total))
     inverse, beta = number(1, total) / p, p * log_2
     for line in range(start, stop):
         (at, row), slope = (line // rows * height * width * channels, line % rows), spread(total)
@@ -318,8 +318,9 @@ def _backward_last(
                 g = load(grad, source + k, like)
                 factor, mean, steep = _factor(g, top, scale, sums, more, part, inverse, slots != 0, rule)
                 away = _send(
-                    x, at + k, cells, row, c, scratch, out, alone, factor, mean, beta, rule, like, like
-                )
+                    x, at + k, cells, row, c, scratch, out, alone, factor, mean, beta, slots != 0, rule, like,
+                    like,
+                )  # fmt: skip
                 slope = slope + (away if len(rule[0]) == SOFT else steep)
         if slots:
             write(slots, line, _total(slope, scratch, total))

@@ -73,16 +73,6 @@ def write(typing: Any, address: Any, index: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, value), generate
 
 
-@intrinsic
-def added(typing: Any, a: Any, b: Any) -> Any:
-    """a + b of floating numbers, ``a`` of the bits of half precision, which are never added."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args) if isinstance(a, types.Float) else args[0]
-
-    return a(a, a), generate
-
-
 def copying(lanes: int) -> Any:
     """A function that copies ``lanes`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on, from
     the type of ``like`` to that of ``to``.

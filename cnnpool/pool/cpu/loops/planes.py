@@ -7,7 +7,7 @@ same cell of neighbouring windows is adjacent. Runs may be read and written past
 
 from numba import int64
 
-from cnnpool.pool.cpu.loops.lanes import LANES, added, copying, fetch, joining, parting, read, write
+from cnnpool.pool.cpu.loops.lanes import LANES, copying, fetch, joining, load, parting, read, store, write
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
@@ -225,58 +225,43 @@ def cells_of(cells: Terms, row: int, column: int) -> tuple[int, int, int]:
     return read(starts, result, int64(0)), read(starts, result + 1, int64(0)), base
 
 
-@compiled
-def _line(row: int, grid: Grid, pixel: int) -> int:
-    """Where a row begins, counted with the padding."""
-    sh, sw, _, _, pitch, part = grid
-    return row % sh * sw * part + row // sh * pitch * pixel
-
-
 @inlined
-def _across(image: Address, at: int, k: int, of: Map, grid: Grid, adding: bool, like: Number) -> None:
-    """Copy (or add) the numbers of a column from ``at`` to those from ``k`` on, in all rows of a map."""
-    (height, _, pixel, _), (sh, sw, ph, _, pitch, part) = of, grid
-    u, line = ph % sh, ph // sh
-    for _ in range(height):
-        row = u * sw * part + line * pitch * pixel
-        if adding:
-            for n in range(row, row + pixel):
-                write(image, k + n, added(read(image, k + n, like), read(image, at + n, like)))
-        else:
-            move(image, row + at, image, row + k, pixel, like, like)
-        u += 1
-        if u == sh:
-            u, line = 0, line + 1
+def _across(image: Address, k: int, at: int, pixel: int, grid: Grid, adding: bool, like: Number) -> None:
+    """Copy (or add) the numbers of a column from ``at`` on to those from ``k`` on, in all rows."""
+    sh, sw, _, _, pitch, part = grid
+    for u in range(sh):
+        for n in range(u * sw * part, u * sw * part + pixel):
+            for row in range(n, n + part - pitch * pixel, pitch * pixel):
+                value = read(image, row + at, like)
+                write(image, row + k, read(image, row + k, like) + value if adding else value)
 
 
 @compiled
-def fill_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
+def fill_border(image: Address, pixel: int, grid: Grid, border: Border, like: Number) -> None:
     """Copy to the pixels around a map those that its padding mode puts there: columns first, then rows."""
-    (_, _, pixel, _), (_, sw, _, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    (_, sw, _, _, pitch, part), (rows, row, columns, column) = grid, border
     for e in range(columns):
-        _across(
-            image, read(column, 2 * e + 1, int64(0)), read(column, 2 * e, int64(0)), of, grid, False, like
-        )
+        k, at = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
+        _across(image, k, at, pixel, grid, False, like)
     for e in range(rows):
-        k, at = (
-            _line(read(row, 2 * e, int64(0)), grid, pixel),
-            _line(read(row, 2 * e + 1, int64(0)), grid, pixel),
-        )
-        for v in range(sw):
-            move(image, at + v * part, image, k + v * part, pitch * pixel, like, like)
+        k, at = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
+        for v in range(0, sw * part, part):
+            move(image, at + v, image, k + v, pitch * pixel, like, like)
 
 
 @compiled
-def fold_border(image: Address, of: Map, grid: Grid, border: Border, like: Number) -> None:
+def fold_border(image: Address, pixel: int, grid: Grid, border: Border, like: Number) -> None:
     """The adjoint of ``fill_border``: add the pixels around a map to those that they were copies of."""
-    (_, _, pixel, _), (_, sw, _, _, pitch, part), (rows, row, columns, column) = of, grid, border
+    (_, sw, _, _, pitch, part), (rows, row, columns, column) = grid, border
+    count = pitch * pixel
+    whole = count // LANES * LANES
     for e in range(rows):
-        k, at = (
-            _line(read(row, 2 * e, int64(0)), grid, pixel),
-            _line(read(row, 2 * e + 1, int64(0)), grid, pixel),
-        )
-        for v in range(sw):
-            for n in range(v * part, v * part + pitch * pixel):
+        k, at = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
+        for v in range(0, sw * part, part):
+            for n in range(v, v + whole, LANES):
+                store(image, at + n, load(image, at + n, like) + load(image, k + n, like), like)
+            for n in range(v + whole, v + count):
                 write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
     for e in range(columns):
-        _across(image, read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0)), of, grid, True, like)
+        k, at = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
+        _across(image, at, k, pixel, grid, True, like)
