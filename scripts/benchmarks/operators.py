@@ -16,16 +16,17 @@ INTRODUCTION = f"""\
 
 How many times as fast as its rival one forward and backward pass of a map of {"x".join(map(str, LARGE))}
 is, in training on a CPU (*1 thread / 2 threads*): the median of the ratios of times that are taken in turn
-in one process, of the first of the files below that has it. Kept: bytes that autograd keeps for the backward
-pass beyond the input, in float32. [performance.md](performance.md) sums up, [gpu.md](gpu.md) has a GPU.
+in one process, of the first of the files below that has it. In brackets: our time as a multiple of the limit,
+a copy of the bytes that must move. Kept: bytes that autograd keeps for the backward pass beyond the input, in
+float32. [performance.md](performance.md) sums up, [gpu.md](gpu.md) has a GPU.
 *gem learnt* was measured without the gradient of its power, which `bench` takes now: ours gain by it.
 
 """
 READ = """
 ## The results files
 
-Written by `cnnpool bench pool --out FILE`, with every map, layout and dtype, the quartiles, and the bound: a
-copy of the bytes that must move. *Plain script*: freed memory goes back to the system, as it does without
+Written by `cnnpool bench pool --out FILE`, with every map, layout and dtype, the quartiles, and the limit.
+*Plain script*: freed memory goes back to the system, as it does without
 `cnnpool.keep_memory()`. Small maps go to torch's own maximum and average (`cnnpool/pool/dispatch.py` has the
 sizes), where calling a kernel would take longer than its work. `python scripts/docs/performance.py` writes
 this page.
@@ -45,11 +46,15 @@ def document(files: dict[str, Results]) -> str:
         known = next(filter(None, (find(group, name, *CASES[0]) for group in groups)), None)
         if known:
             found = [[find(group, name, *case) for group in groups] for case in CASES]
-            cells = [" / ".join(f"{r['speedup']['median']:.1f}x" if r else "–" for r in one) for one in found]
+            cells = [" / ".join(map(_cell, one)) for one in found]
             lines.append((name, known["rival"], *cells, count(known, "ours"), count(known, "rival")))
     headers = (*headers, "kept", "rival keeps")
     table = tables.markdown(tables.from_rows(headers, lines, numbers=headers[2:]))
     return INTRODUCTION + table + "\n" + READ + "".join(_file(name, one) for name, one in files.items())
+
+
+def _cell(row: Row | None) -> str:
+    return f"{row['speedup']['median']:.1f}x ({row['over_bound']['median']:.1f})" if row else "–"
 
 
 def _file(name: str, results: Results) -> str:

@@ -32,8 +32,9 @@ SWEEPS = {
 }
 """Folder of published runs -> their name on the page."""
 POOLS = Options().pools
-EACH, LATEST, RACE_STARTS = len(POOLS), 10, 5
-"""Candidates and most rounds of studies from published sweeps, and the first round that a race looks at."""
+EACH, LATEST, RACE_STARTS, FIXED = len(POOLS), 10, 5, 6
+"""Candidates and most rounds of studies from published sweeps, the first round that a race looks at, and the
+seeds of a design without looks."""
 Draw = Callable[[Generator, tuple[int, int]], np.ndarray]
 
 
@@ -255,9 +256,9 @@ def _unbeaten(values: np.ndarray) -> np.ndarray:
 def regrets(studies: int) -> list[str]:
     """Rows of published sweeps: points of accuracy below the best, by each way to choose."""
     lines = [
-        "| candidates | lead (sd) | best dropped (%) | one left (%) | behind: advice | keeping max | halving "
-        "| F-race | runs: choose, halving | F-race |",
-        "|" + "---|" * 10,
+        "| candidates | lead (sd) | best dropped (%) | one left (%) | behind: advice | keeping max "
+        f"| {FIXED} seeds | halving | F-race | runs: choose, halving | F-race |",
+        "|" + "---|" * 11,
     ]
     for folder, name in SWEEPS.items():
         sweep = published(folder)
@@ -266,7 +267,9 @@ def regrets(studies: int) -> list[str]:
         raced_best, raced_runs = raced(values[..., :LATEST])
         cells = [f"{sweep.lead:.2f}", f"{100 * dropped.mean():.1f}", f"{100 * shown.mean():.0f}"]
         kept = np.where(shown, behind[best], behind[sweep.baseline])
-        every = (behind[best], kept, behind[halved(values, runs.mean())], behind[raced_best])
+        fixed = values[..., :FIXED].mean(2).argmax(1)
+        halved_best = halved(values, runs.mean())
+        every = (behind[best], kept, behind[fixed], behind[halved_best], behind[raced_best])
         cells += [f"{regret.mean():.2f}" for regret in every]
         lines.append(f"| {name} | {' | '.join(cells)} | {runs.mean():.0f} | {raced_runs.mean():.0f} |")
     return lines

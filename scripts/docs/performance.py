@@ -10,7 +10,8 @@ INTRODUCTION = """\
 # Performance
 
 The first figures to read, each a ratio of times taken in turn in one process or of whole commands run in
-turn: the median over n turns with its quartiles. *In training*: freed memory stays in the process, which
+turn: the median over n turns with its quartiles, bold where they exclude 1. *Limit*: our time as a multiple
+of that of copying the bytes that must move. *In training*: freed memory stays in the process, which
 `cnnpool train` sets and `cnnpool.keep_memory()` sets in your own loop; *plain script*: nothing is set.
 
 """
