@@ -55,9 +55,10 @@ def stage_settings(settings: Mapping[str, Any], stages: tuple[str, ...]) -> dict
                 f"stage.{stage}: model {settings['model']['name']} has no stage {stage}; "
                 f"it has {', '.join(stages)}"
             )
-    return {stage: _whole(own.get(stage, {"name": "inherit"}), settings["pool"]) for stage in stages}
+    return {stage: whole(own.get(stage, {"name": "inherit"}), settings["pool"]) for stage in stages}
 
 
-def _whole(spec: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[str, Any]:
-    common = dict(pool) if spec["name"] == "inherit" else {}
+def whole(spec: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[str, Any]:
+    """A stage's operator and options, of which it may inherit those of ``pool``."""
+    common = dict(pool) if spec.get("name") == "inherit" else {}
     return common | {key: value for key, value in spec.items() if value != "inherit"}

@@ -32,6 +32,7 @@ class Group:
     tables: tuple[str, ...]
     needed: bool = False
     built: tuple[str, ...] = ()  # Arguments that a configuration does not set by their own names
+    several: bool = False  # Any number is chosen at once, each with its options below its own name
 
 
 GROUPS = {
@@ -43,8 +44,8 @@ GROUPS = {
     "readout": Group("readouts", ("cnnpool.readout:READOUTS",), needed=True),
     "fit": Group("", ("cnnpool.recipe:Recipe",), needed=True),
     "trainer": Group("", ("cnnpool.recipe:TrainerFlags",)),
-    "callback": Group("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",)),
-    "probe": Group("probes", ("cnnpool.probe:PROBES",)),
+    "callback": Group("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",), several=True),
+    "probe": Group("probes", ("cnnpool.probe:PROBES",), several=True),
     "launch": Group("launchers", ("cnnpool.launch.runners:RUNNERS",)),
     "log": Group("loggers", ("cnnpool.recipe:LOGGERS",)),
 }

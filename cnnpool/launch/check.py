@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from cnnpool import registry, schema
-from cnnpool.choices import is_published, network_options, options_of, own_operators
+from cnnpool.choices import is_published, network_options, options_of, own_operators, whole
 from cnnpool.recipe import LOGGERS, REFUSED, Installed, TensorBoard
 from cnnpool.registry import KEEP, Option
 
@@ -26,7 +26,9 @@ def check(settings: Mapping[str, Any]) -> None:
     last, least = settings["fit"].get("max_steps"), settings.get("trainer", {}).get("min_epochs")
     if last and least:
         raise ValueError(f"trainer.min_epochs={least} and fit.max_steps={last} contradict: give one of them")
-    for group, path, chosen in _choices(settings):
+    for group, path, chosen in choices_in(settings):
+        if group in ("fit", "trainer", "log"):
+            continue
         _check_choice(group, path, chosen)
         if chosen["name"] == KEEP and not is_published(settings):
             raise ValueError(
@@ -44,23 +46,21 @@ def _check_choice(group: str, path: str, chosen: Mapping[str, Any]) -> None:
     registry.check_options(_known(group, name, chosen), name, options_of(chosen), path)
 
 
-def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def choices_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """(group, place on the command line, name and options) of every choice."""
-    for group in schema.GROUPS:
-        if group in ("probe", "callback"):
+    for group, about in schema.GROUPS.items():
+        if about.several:
             for name, options in settings.get(group, {}).items():
                 if not isinstance(options, Mapping):
                     raise ValueError(
                         f"{group}.{name} holds options of a {group}: leave it out by ~{group}.{name}"
                     )
                 yield group, f"{group}.{name}", {"name": name, **options}
-        elif group in settings and group not in ("fit", "trainer", "log"):
+        elif group in settings:
             yield group, group, settings[group]
     for stage, spec in own_operators(settings).items():
-        if spec == {"name": "inherit"}:
-            continue
-        common = settings["pool"] if spec.get("name") == "inherit" else {}
-        yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
+        if spec != {"name": "inherit"}:
+            yield "pool", f"stage.{stage}", whole(spec, settings["pool"])
 
 
 def _known(group: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Option]:

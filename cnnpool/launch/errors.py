@@ -125,7 +125,7 @@ def _keys() -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for group in sorted(GROUPS, key="fit".__eq__):
         for name in sorted(names(group)):
-            place = f"{group}.{name}" if group in ("probe", "callback") else group
+            place = f"{group}.{name}" if GROUPS[group].several else group
             for option in options_of(group, name):
                 keys.setdefault(f"{place}.{option}", []).append("full" if group == "probe" else name)
     return keys

@@ -8,7 +8,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
@@ -55,11 +55,7 @@ class Composer:
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of a whole sweep, in which values chosen by its jobs may be missing."""
-        lines = self._lines(overrides)
-        loader = GlobalHydra.instance().config_loader()
-        with self._explained(overrides):
-            config = loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
-        self._refuse_bad(config.hydra.runtime.choices.values())
+        config = self._loaded(overrides, RunMode.MULTIRUN)
         # A sweeper of Hydra's composes its trials itself.
         for key, words in (config.hydra.sweeper.get("params") or {}).items():
             for word in NAME.findall(str(words)):
@@ -74,9 +70,14 @@ class Composer:
         return _with_recipe(self._quickly, overrides)
 
     def _composed(self, overrides: Sequence[Override]) -> DictConfig:
+        return self._loaded(overrides, RunMode.RUN)
+
+    def _loaded(self, overrides: Sequence[Override], mode: RunMode) -> DictConfig:
         lines = self._lines(overrides)
+        # As hydra.compose does, which knows no sweeps.
+        loader = GlobalHydra.instance().config_loader()
         with self._explained(overrides):
-            config = compose(self._name, lines, return_hydra_config=True)
+            config = loader.load_configuration(self._name, lines, mode, from_shell=False)
         self._refuse_bad(config.hydra.runtime.choices.values())
         return config
 
@@ -131,8 +132,8 @@ class Composer:
         if word in self.names(group):
             return
         if word in registry.names({}, entries):
-            if group == "callback":
-                package, own = f"callback.{word}", {}
+            if GROUPS[group].several:
+                package, own = f"{group}.{word}", {}
             options = registry.options_of(registry.lookup({}, entries, word))
         elif group == "model" and is_network(word):
             own = {"defaults": ["installed", "_self_"], "arch": word}
@@ -150,15 +151,14 @@ def _usual(options: Mapping[str, Option]) -> dict[str, Any]:
 def _offer_signatures() -> None:
     """Add our own choices at their signatures' defaults; where a file has the name, as its beginning."""
     store = ConfigStore.instance()
-    for group in GROUPS:
-        package = "callback.{}" if group == "callback" else None
+    for group, about in GROUPS.items():
         for name in choices(group):
             begins = (conf_dir() / group / f"{name}.yaml").is_file()
             place = f"signature/{group}" if begins else group
             if store.get_type(f"{place}/{name}.yaml") == ObjectType.NOT_FOUND:
-                named = {} if group in ("fit", "trainer", "callback") else {"name": name}
+                named = {} if about.several or group in ("fit", "trainer") else {"name": name}
                 node = named | _usual(options_of(group, name))
-                store.store(name, node, place, package and package.format(name))
+                store.store(name, node, place, f"{group}.{name}" if about.several else None)
 
 
 def _with_recipe(

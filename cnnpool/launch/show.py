@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import train_parser
+from cnnpool.launch.check import choices_in
 from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers, single
 from cnnpool.launch.config import unresolved
 from cnnpool.launch.hydra_compose import opened
@@ -58,14 +59,9 @@ def show_help(request: Request) -> None:
 
 
 def _settings(config: DictConfig) -> Iterator[str]:
-    for group in filter(config.__contains__, GROUPS):
-        options = OmegaConf.to_container(config[group], resolve=True)
-        assert isinstance(options, dict)
-        if group in ("probe", "callback"):
-            for name, values in options.items():
-                yield from _group(f"{group}.{name!s}", values, _described(group, str(name)))
-        else:
-            yield from _group(group, options, _described(group, str(options.get("name", ""))))
+    plain = {key: OmegaConf.to_container(config[key], resolve=True) for key in GROUPS if key in config}
+    for group, place, options in choices_in(plain):
+        yield from _group(place, options, _described(group, str(options.get("name", ""))))
     yield from _group("", {key: config[key] for key in OWN}, OWN)
 
 
@@ -115,13 +111,11 @@ def show_configuration(
                 OmegaConf.resolve(config)
             keys = [str(key) for key in config if kind == "all" or (key == "hydra") == (kind == "hydra")]
             shown = OmegaConf.masked_copy(config, keys)
-            part = shown if package in (None, "_global_") else OmegaConf.select(shown, str(package))
-            above, _, last = str(package).rpartition(".")
-            parent = OmegaConf.select(shown, above) if above else shown
-            is_null = part is None and isinstance(parent, DictConfig) and last in parent
+            is_whole = package in (None, "_global_")
+            part = shown if is_whole else OmegaConf.select(shown, str(package), default=...)
         except OmegaConfBaseException as error:
             raise ValueError(unresolved(error)) from None
-        if part is None and not is_null:
+        if part is ...:
             raise ValueError(f"--package {package}: no such part of the configuration")
         header = "" if package is None else f"# @package {package}\n"
         plain = f"{'null' if part is None else part}\n"
