@@ -42,7 +42,7 @@ class Composer:
         self._mistakes, self._words = check_folder(own, conf_dir()) if own else ({}, {})
         self.names = partial(names_of, more=own)
         folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
-        self.search = [f"hydra.searchpath=[{folder}]"] if further else []
+        self._search = [f"hydra.searchpath=[{folder}]"] if further else []
         self._kinds: dict[tuple[str, ...], DictConfig] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
@@ -73,7 +73,7 @@ class Composer:
         return self._loaded(overrides, RunMode.RUN)
 
     def _loaded(self, overrides: Sequence[Override], mode: RunMode) -> DictConfig:
-        lines = self._lines(overrides)
+        lines = self.lines(overrides)
         # As hydra.compose does, which knows no sweeps.
         loader = GlobalHydra.instance().config_loader()
         with self._explained(overrides):
@@ -115,13 +115,14 @@ class Composer:
             if Path(name).stem in words:
                 raise ValueError(mistake)
 
-    def _lines(self, overrides: Sequence[Override]) -> list[str]:
+    def lines(self, overrides: Sequence[Override]) -> list[str]:
+        """The lines passed to Hydra, which then finds the choices of installed packages among them."""
         for override in overrides:
             given = override.value()
             given = given.list if isinstance(given, ChoiceSweep) else given
             for word in given if isinstance(given, list) else [given]:
                 self._offer(override.key_or_group, word)
-        return [*(line for override in overrides for line in expanded(override)), *self.search]
+        return [*(line for override in overrides for line in expanded(override)), *self._search]
 
     def _offer(self, group: str, word: Any) -> None:
         """Add an installed package's choice, at its defaults, where Hydra finds no file of its name."""

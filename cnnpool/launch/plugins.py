@@ -16,7 +16,7 @@ from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.errors import explain
 from cnnpool.launch.hydra_compose import opened
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.overrides import expanded, parse
+from cnnpool.launch.overrides import parse
 from cnnpool.launch.run_job import run
 from cnnpool.quantity import find, numbers
 from cnnpool.run_folder import results
@@ -45,7 +45,7 @@ def run_plugins(request: Request) -> int:
     ours = [one for one in overrides if not one.is_hydra_override()]
     fixed = [one for one in ours if not one.is_sweep_override()]
     with opened(request.config_name, request.config_dir) as composer:
-        lines = [line for one in [*ours, *hydras] for line in expanded(one)] + [*QUIET, *composer.search]
+        lines = [*composer.lines([*ours, *hydras]), *QUIET]
         whole, hydra = composer.sweep(overrides), GlobalHydra.instance().hydra
         swept = [one.key_or_group for one in ours if one.is_sweep_override()]
         swept += [key for key in map(str, whole.hydra.sweeper.get("params") or {}) if key not in swept]

@@ -42,11 +42,11 @@ REMEDY = "train anew by overwrite=true, or choose another folder by out= or hydr
 
 def run(job: Job, *, sparse: bool = False) -> Outcome:
     """Train unless the folder holds the finished run; never raises, so a sweep continues."""
-    if job.settings.get("trainer", {}).get("fast_dev_run"):
-        return _try_out(job)
-    if rank():
-        return run_secondary_rank(job)
     try:
+        if job.settings.get("trainer", {}).get("fast_dev_run"):
+            return _try_out(job)
+        if rank():
+            return run_secondary_rank(job)
         with held(job.folder) as folder:
             with logged(job.folder, sparse=sparse) as written:
                 outcome = _run(job)
@@ -59,6 +59,8 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
         return _outcome(job, "refused", str(error), 2)
     except OSError as error:
         return failed(job, error)
+    except Stopped as stop:
+        return stopped(job, stop)
 
 
 def _try_out(job: Job) -> Outcome:
@@ -70,8 +72,6 @@ def _try_out(job: Job) -> Outcome:
             from cnnpool.training import try_out
 
         try_out(job.settings)
-    except Stopped as stop:
-        return stopped(job, stop)
     except (Exception, SystemExit) as error:
         if os.environ.get("CNNPOOL_TRACEBACK"):
             traceback.print_exc()
@@ -197,7 +197,7 @@ def lost(job: Job, message: str, log: Path) -> Outcome:
     """The outcome of a job whose process ended without one; also written to its status file."""
     job.folder.mkdir(parents=True, exist_ok=True)
     status.write(job.folder, "failed", message, 1)
-    return Outcome(job.name, "failed", message, 1, log)
+    return replace(_outcome(job, "failed", message, 1), log=log)
 
 
 def is_of_memory(error: BaseException | None) -> bool:
@@ -279,10 +279,8 @@ def run_secondary_rank(job: Job) -> Outcome:
         # Like the first process, which would otherwise be waited for.
         if finished(job) is None:
             _train(job)
-    except OccupiedError as error:
-        return _outcome(job, "refused", str(error), 2)
-    except Stopped as stop:
-        return stopped(job, stop)
+    except OccupiedError:
+        raise
     except (Exception, SystemExit) as error:
         with suppress(OSError):
             _record(job)

@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le
 from cnnpool.bounds import Table
 from cnnpool.launch import slurm_queue
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import lost, outcome_if_done, run, stopped
+from cnnpool.launch.run_job import lost, outcome_if_done, run
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences, identity_settings
@@ -243,14 +243,11 @@ class Task:
         os.chdir(self.folder)
         requeue, before = signal.getsignal(signal.SIGUSR2), self._saved()
         with Signals():
-            try:
-                if self.job.devices > 1:
-                    each = max(self.threads // self.job.devices, 1)
-                    outcome = next(run_processes([self.job], threads=each))
-                else:
-                    outcome = run(self.job)
-            except Stopped as stop:
-                outcome = stopped(self.job, stop)
+            if self.job.devices > 1:
+                each = max(self.threads // self.job.devices, 1)
+                outcome = next(run_processes([self.job], threads=each))
+            else:
+                outcome = run(self.job)
         if outcome.status == 128 + signal.SIGUSR2 and callable(requeue):
             self.in_vain = self.in_vain + 1 if self._saved() == before else 0
             if self.in_vain < IN_VAIN:

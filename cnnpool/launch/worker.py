@@ -16,11 +16,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_job import run, stopped
+from cnnpool.launch.run_job import run
 from cnnpool.run_folder import status
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.output import ignore_broken_pipes, write_error
-from cnnpool.system.signals import Signals, Stopped
+from cnnpool.system.signals import Signals
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -186,10 +186,7 @@ def _work(
     # Line-buffered, so that a killed job loses no output.
     streams = ignore_broken_pipes(by_lines=True)
     with Signals():
-        try:
-            outcome = run(job)
-        except Stopped as stop:
-            outcome = stopped(job, stop)
+        outcome = run(job)
     if output and outcome.status:
         sys.stderr.write(f"error: {outcome.message}\n")
     if (message := write_error(streams, ("stdout", "stderr"))) and output:
