@@ -4,7 +4,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -120,31 +119,22 @@ def is_secret(key: str) -> bool:
     return bool(SECRET.search(key))
 
 
-def check_folder(folder: Path, ours: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """The mistakes in a ``folder`` of configuration beside ``ours``, and the words of the defaults, by file.
-
-    A file that nobody chooses does no harm; one that cannot be read is named where it is chosen.
-    """
-    mistakes: dict[str, str] = {}
-    words: dict[str, set[str]] = {}
-    for name in sorted(glob("**/*.yaml", root_dir=folder, recursive=True)):
-        path = folder / name
-        try:
-            text = path.read_text(encoding="utf-8")
-            loaded = yaml.safe_load(text)
-            content = loaded if isinstance(loaded, dict) else {}
-            words[name] = set(WORD.findall(str(content.get("defaults"))))
-            if _is_ours(name, ours) and not _is_copy(ours / name, text):
-                raise ValueError(f"{path}: there is a {name[:-5]} already; give it another name")
-            for setting in _of_hydra(content):
-                raise refuse_hydra(f"{path}: {setting}")
-        except UnicodeDecodeError:
-            mistakes[name] = f"{path} is not UTF-8 text: save it as UTF-8"
-        except (yaml.YAMLError, RecursionError) as error:
-            mistakes[name] = f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}"
-        except ValueError as error:
-            mistakes[name] = str(error)
-    return mistakes, words
+def check_file(folder: Path, name: str, ours: Path) -> set[str]:
+    """The words of the defaults in a file of ``folder`` beside ``ours``; a ValueError says what is wrong."""
+    path = folder / name
+    try:
+        text = path.read_text(encoding="utf-8")
+        loaded = yaml.safe_load(text)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+    if _is_ours(name, ours) and not _is_copy(ours / name, text):
+        raise ValueError(f"{path}: there is a {name[:-5]} already; give it another name")
+    content = loaded if isinstance(loaded, dict) else {}
+    for setting in _of_hydra(content):
+        raise refuse_hydra(f"{path}: {setting}")
+    return set(WORD.findall(str(content.get("defaults"))))
 
 
 def _is_ours(name: str, ours: Path) -> bool:

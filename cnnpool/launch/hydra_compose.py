@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from glob import glob
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cnnpool import registry
 from cnnpool.choices import network_options
 from cnnpool.launch import conf_dir, defaults, names_of
-from cnnpool.launch.config import WORD, check_folder
+from cnnpool.launch.config import WORD, check_file
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
@@ -38,8 +39,8 @@ class Composer:
 
     def __init__(self, name: str, further: Path | None = None, own: Path | None = None):
         _offer_signatures()
-        self._name = name
-        self._mistakes, self._words = check_folder(own, conf_dir()) if own else ({}, {})
+        self._name, self._own = name, own
+        self._files = sorted(glob("**/*.yaml", root_dir=own, recursive=True)) if own else []
         self.names = partial(names_of, more=own)
         folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
         self._search = [f"hydra.searchpath=[{folder}]"] if further else []
@@ -103,17 +104,18 @@ class Composer:
         try:
             yield
         except Exception as error:
-            self._refuse_bad([*(override.value() for override in overrides), *defaults().values()])
+            given = {override.get_key_element(): override.value() for override in overrides}
+            self._refuse_bad((defaults() | given).values())
             raise ValueError(explain(error, overrides)) from error
 
     def _refuse_bad(self, chosen: Iterable[Any]) -> None:
-        """Raise the mistake in a file of the user's folder that ``chosen`` names, or a file so named does."""
-        words = {*WORD.findall(" ".join(map(str, chosen))), self._name}
-        for _ in self._words:
-            words |= {word for name, own in self._words.items() if Path(name).stem in words for word in own}
-        for name, mistake in self._mistakes.items():
-            if Path(name).stem in words:
-                raise ValueError(mistake)
+        """Check the files of the user's folder that ``chosen`` names, and those that a file so named does."""
+        words, others = {*WORD.findall(" ".join(map(str, chosen))), self._name}, self._files
+        while named := [name for name in others if Path(name).stem in words]:
+            others = [name for name in others if name not in named]
+            for name in named:
+                assert self._own is not None
+                words |= check_file(self._own, name, conf_dir())
 
     def lines(self, overrides: Sequence[Override]) -> list[str]:
         """The lines passed to Hydra, which then finds the choices of installed packages among them."""
