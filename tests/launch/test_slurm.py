@@ -232,7 +232,8 @@ def test_a_machine_without_slurm_is_named(call, monkeypatch):
 def test_a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there(call, tmp_path):
     status, out, err = call("train", *LOCAL, "pool=max", "fit.lr=0.01,1e30", *call.quick)
     assert status == 1, err
-    assert "2 jobs: 1 done, 1 failed" in out
+    # On a busy machine the one that fails ends first.
+    assert "2 jobs: 1 done, 1 failed" in out or "2 jobs: 1 failed, 1 done" in out
     assert "lower fit.lr" in err and "Traceback" not in err
     assert len(list(tmp_path.rglob("results.json"))) == 1
     status, out, _ = call("train", *LOCAL, "pool=max", "fit.lr=0.01", *call.quick)
