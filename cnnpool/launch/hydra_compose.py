@@ -104,8 +104,8 @@ class Composer:
         try:
             yield
         except Exception as error:
-            given = {override.get_key_element(): override.value() for override in overrides}
-            self._refuse_bad((defaults() | given).values())
+            self._refuse_bad(override.value() for override in overrides)
+            self._refuse_bad(defaults().values())
             raise ValueError(explain(error, overrides)) from error
 
     def _refuse_bad(self, chosen: Iterable[Any]) -> None:
