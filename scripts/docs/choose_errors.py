@@ -25,7 +25,8 @@ CANDIDATES, ROUNDS = 8, 20
 SWEEPS = {
     "mnist_few/100": "MNIST, 100 images, 200 steps",
     "mnist_few/200": "MNIST, 1,000 images, 200 steps",
-    "mnist_few/one_rate/1000": "MNIST, 1,000 images, 1,000 steps",
+    "mnist_few/10000": "MNIST, 10,000 images, 200 steps",
+    "mnist_few/1000_steps": "MNIST, 1,000 images, 1,000 steps",
     "mnist_few/one_rate/5000": "MNIST, 1,000 images, 5,000 steps",
     "mnist_operators": "MNIST, all images",
     "cifar_operators/4": "CIFAR-10 (JPEG), 4 epochs",
