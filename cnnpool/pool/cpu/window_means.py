@@ -29,11 +29,13 @@ from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, 
 from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number, root_power
 from cnnpool.pool.cpu.max import axes_of
 from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
-from cnnpool.pool.cpu.runs import Cells, Plan, entries_of, planes, scaled, scratch_layout
+from cnnpool.pool.cpu.runs import Axis, Cells, Plan, entries_of, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
 
 BEYOND_SINGLE = 1e39
+MOST = 512
+"""Windows of the channels that are pooled together."""
 Rule = tuple[tuple[int, ...], tuple[int, ...], Number, Number, Number, Number, Number]
 """Kind of mean and p if products give its powers, or 0, as lengths, which the compiler knows; floor (of draws
 the largest number), value of no cell, bounds below and above, 0."""
@@ -326,14 +328,32 @@ def _backward_last(
             write(slots, line, _total(slope, scratch, total))
 
 
+def _together(axes: tuple[Axis, Axis], channels: int) -> int:
+    """How many channels are pooled as one tall plane: small planes whose windows share no pixel."""
+    (height, rows, kernel, stride, padding, dilation), columns = axes[0], axes[1][1]
+    if padding or rows * stride != height or (kernel - 1) * dilation >= stride:
+        return 1
+    return max(
+        (n for n in range(2, channels + 1) if channels % n == 0 and n * rows * columns <= MOST), default=1
+    )
+
+
 @lru_cache(maxsize=1024)
-def _plan(how: Mean, shape: tuple[int, ...], last: bool, dtype: torch.dtype, backward: bool) -> Plan:
+def _plan(
+    how: Mean, shape: tuple[int, ...], last: bool, alike: bool, dtype: torch.dtype, backward: bool
+) -> Plan:
+    """``alike``: whether all channels have the same number."""
     channels, height, width = shape
     axes, wide = axes_of(how.window, (height, width)), wide_of(torch.empty(0, dtype=dtype))
+    out_size = axes[0][1], axes[1][1]
+    if alike and not last:
+        together = _together(axes, channels)
+        channels //= together
+        axes = (height * together, out_size[0] * together, *axes[0][2:]), axes[1]
     down, across = (entries_of(axis, False) for axis in axes)
     counts = torch.outer(*(table([*map(len, lists)], wide) for lists in (down, across)))
     shares = counts.reciprocal() if how.mean and how.kind != SOFT else torch.ones_like(counts)
-    out_size, item, size = (len(down), len(across)), dtype.itemsize, wide.itemsize
+    item, size = dtype.itemsize, wide.itemsize
     kept = how.window.cells * LANES * size
     if last and channels % LANES == 0 and not (backward and how.window.overlaps):
         cells = Cells(scaled(down, width * channels), scaled(across, channels))
@@ -393,7 +413,7 @@ def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x`` in its memory format, by one ``number`` or one for each channel."""
     stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
     x, last = _ready(x, numbers)
-    plan = _plan(how, tuple(x.shape[1:]), last, x.dtype, False)
+    plan = _plan(how, tuple(x.shape[1:]), last, numbers.numel() == 1, x.dtype, False)
     rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
     y = empty((*x.shape[:2], *plan.out_size), x.dtype, memory_format(last))
     where = x.data_ptr(), y.data_ptr(), numbers.data_ptr(), *plan.rest
@@ -409,7 +429,7 @@ def backward(
     stated, numbers = stated_format(x, is_channels_last(x)), _numbers(x, number, how)
     x, last = _ready(x, numbers)
     grad = grad.contiguous(memory_format=memory_format(last))
-    plan = _plan(how, tuple(x.shape[1:]), last, x.dtype, True)
+    plan = _plan(how, tuple(x.shape[1:]), last, numbers.numel() == 1, x.dtype, True)
     rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
     out, count, units = empty_like(x), numbers.numel(), x.shape[0] * plan.units
     if plan.kernel is _backward_last and how.window.leaves_out(*x.shape[2:]):
