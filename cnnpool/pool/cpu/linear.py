@@ -81,23 +81,31 @@ def _weighing(lanes: int) -> Any:
     return weigh
 
 
-MANY = 4 * LANES
-_weigh_some, _weigh_many = _weighing(LANES), _weighing(MANY)
+_weigh_some = _weighing(LANES)
 
 
-@inlined
-def _weigh(
-    x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
-    count: int, total: Number, like: Number, to: Number,
-) -> None:  # fmt: skip
-    """A run of weighted sums."""
-    begin, end, base = cells_of(cells, row, column)
-    at, done = at + base, count // MANY * MANY
-    for t in range(0, done, MANY):
-        _weigh_many(x, at, cells, begin, end, factors, t, out, target, total, like, to)
-    for t in range(done, count, LANES):
-        t = max(0, min(t, count - LANES))
-        _weigh_some(x, at, cells, begin, end, factors, t, out, target, total, like, to)
+def _runs(many: int) -> Any:
+    """A run of weighted sums, ``many`` at once and then ``LANES``."""
+    weigh_many = _weighing(many)
+
+    @inlined
+    def weigh(
+        x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
+        count: int, total: Number, like: Number, to: Number,
+    ) -> None:  # fmt: skip
+        begin, end, base = cells_of(cells, row, column)
+        at, done = at + base, count // many * many
+        for t in range(0, done, many):
+            weigh_many(x, at, cells, begin, end, factors, t, out, target, total, like, to)
+        for t in range(done, count, LANES):
+            t = max(0, min(t, count - LANES))
+            _weigh_some(x, at, cells, begin, end, factors, t, out, target, total, like, to)
+
+    return weigh
+
+
+# Networks have 32 channels more often than planes have so few pixels.
+_weigh, _weigh_last = _runs(4 * LANES), _runs(2 * LANES)
 
 
 @compiled
@@ -113,7 +121,7 @@ def sum_last(
         for c in range(columns):
             target = (line * columns + c) * channels
             fetch_run(x, ahead + c * some, some, like)
-            _weigh(x, at, cells, row, c, 0, y, target, channels, total, like, like)
+            _weigh_last(x, at, cells, row, c, 0, y, target, channels, total, like, like)
 
 
 @compiled
