@@ -29,6 +29,8 @@ SWEEPS = {
     "mnist_few/1000_steps": "MNIST, 1,000 images, 1,000 steps",
     "mnist_few/one_rate/5000": "MNIST, 1,000 images, 5,000 steps",
     "mnist_operators": "MNIST, all images",
+    "small/cifar": "CIFAR-10 (JPEG), 1,000 images, 30 epochs",
+    "small/drawings": "2,449 drawings, 20 epochs",
     "cifar_operators/4": "CIFAR-10 (JPEG), 4 epochs",
 }
 """Folder of published runs -> their name on the page."""
