@@ -19,7 +19,6 @@ is, in training on a CPU (*1 thread / 2 threads*): the median of the ratios of t
 in one process, of the first of the files below that has it. In brackets: our time as a multiple of the limit,
 a copy of the bytes that must move. Kept: bytes that autograd keeps for the backward pass beyond the input, in
 float32. [performance.md](performance.md) sums up, [gpu.md](gpu.md) has a GPU.
-*gem learnt* was measured without the gradient of its power, which `bench` takes now: ours gain by it.
 
 """
 READ = """
