@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.autograd.linear import LinearMap, transpose
+from cnnpool.pool.autograd.linear import LinearMap
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode, pad, source
 from cnnpool.pool.window import Window, ceil_div, laid_out, memory_format, wide
@@ -150,7 +150,32 @@ class Blurring(NamedTuple):
         return traced(x, self.filter_size, self.stride, self.padding_mode)
 
     def plain_adjoint(self, grad: Tensor) -> Tensor:
-        return laid_out(transpose(self.plain, grad, self.size), self.channels_last)
+        x = wide(grad)
+        for axis in (1, 0):
+            x = _spread(x, axis, self.side(axis), self.channels_last)
+        return laid_out(x.to(grad.dtype), self.channels_last)
+
+
+def _spread(x: Tensor, axis: int, side: Side, channels_last: bool) -> Tensor:
+    """The transpose of the sums along an axis: a pixel gets the gradients of the outputs that summed it."""
+    samples, channels, *size = x.shape
+    size[axis] = side.padding + side.length + len(side.weights)
+    if channels_last:
+        total = x.new_zeros((samples, *size, channels)).permute(0, 3, 1, 2)
+    else:
+        total = x.new_zeros((samples, channels, *size))
+    for k, weight in enumerate(side.weights):
+        _part(total, axis, k, side.stride, side.outputs).add_(x, alpha=weight)
+    for place, pixel in side.border():
+        copied = _part(total, axis, side.padding + place)
+        _part(total, axis, side.padding + pixel).add_(copied)
+    return _part(total, axis, side.padding, count=side.length)
+
+
+def _part(x: Tensor, axis: int, start: int, stride: int = 1, count: int = 1) -> Tensor:
+    """A single slicing operation, which supports batched gradients."""
+    part: Tensor = torch.ops.aten.slice(x, axis + 2, start, start + (count - 1) * stride + 1, stride)
+    return part
 
 
 Separable = Averaging | Blurring
@@ -199,12 +224,8 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
     """A blur in plain operations, which compile to one graph for maps of any size."""
     y = _padded(x, filter_size, mode)
     for axis in (0, 1):
-        count = ceil_div(x.shape[axis + 2], stride[axis])
-        # A single slicing operation, which supports batched gradients.
-        parts = [
-            weight * torch.ops.aten.slice(y, axis + 2, k, k + (count - 1) * stride[axis] + 1, stride[axis])
-            for k, weight in enumerate(taps(filter_size[axis]))
-        ]
+        step, count = stride[axis], ceil_div(x.shape[axis + 2], stride[axis])
+        parts = [weight * _part(y, axis, k, step, count) for k, weight in enumerate(taps(filter_size[axis]))]
         y = sum(parts[1:], parts[0])
     return y.to(x.dtype)
 
