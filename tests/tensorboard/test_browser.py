@@ -35,7 +35,7 @@ const frame = document.querySelector("iframe"), inside = () => frame.contentDocu
 const all = (chosen) => [...inside().querySelectorAll(chosen)], one = (chosen) => all(chosen)[0];
 const rest = (ms) => new Promise((go) => setTimeout(go, ms));
 async function until(ready) {
-  for (let tries = 0; tries < 150; tries++) {
+  for (let tries = 0; tries < 450; tries++) {
     try { const found = await ready(); if (found) return found; } catch {}
     await rest(100);
   }
@@ -94,7 +94,7 @@ def browse(new_tab, restless, tmp_path):
         options += [f"--user-data-dir={tmp_path / 'browser'}", "--enable-logging=stderr", "--dump-dom"]
         with served(app) as root:
             address = f"{root}/page#downsampling{address}"
-            command = [CHROMIUM, *options, "--virtual-time-budget=25000", address]
+            command = [CHROMIUM, *options, "--virtual-time-budget=60000", address]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         complaints = [one for one in done.stderr.splitlines() if "CONSOLE" in one and "favicon" not in one]
         found = json.loads(html.unescape(re.search('<pre id="out">(.*)</pre>', done.stdout, re.S)[1]))
