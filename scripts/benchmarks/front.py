@@ -41,14 +41,12 @@ def _operator(
 def _every(files: list[Results]) -> Found | None:
     """Every case that was timed in training on one thread of a CPU, of the first such file."""
     for results in files:
-        if results["suite"] == "pool" and results["machine"]["threads"] == 1:
+        known = results["suite"] == "pool" and results["machine"]["threads"] == 1
+        if known and operators.in_training(results):
             cases = [row["speedup"]["median"] for row in results["rows"] if "speedup" in row]
-            if not (operators.is_plain(results) or operators.is_gpu(results) or operators.runtime(results)):
-                q1, middle, q3 = np.quantile(cases, (0.25, 0.5, 0.75))
-                return results, {
-                    "rival": "the rival of each",
-                    "speedup": {"median": middle, "q1": q1, "q3": q3, "n": len(cases)},
-                }
+            q1, middle, q3 = np.quantile(cases, (0.25, 0.5, 0.75))
+            ratio = {"median": middle, "q1": q1, "q3": q3, "n": len(cases)}
+            return results, {"rival": "the rival of each", "speedup": ratio}
     return None
 
 

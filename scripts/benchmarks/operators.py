@@ -35,7 +35,7 @@ this page.
 
 def document(files: dict[str, Results]) -> str:
     """docs/performance_operators.md, from results files of the suite ``pool`` by name."""
-    like = [one for one in files.values() if not is_plain(one) and not runtime(one) and not is_gpu(one)]
+    like = list(filter(in_training, files.values()))
     threads = sorted({one["machine"]["threads"] for one in like})
     groups = [[one for one in like if one["machine"]["threads"] == n] for n in threads]
     operators = dict.fromkeys(row["operator"] for one in like for row in one["rows"])
@@ -80,6 +80,11 @@ def _file(name: str, results: Results) -> str:
 def is_plain(results: Results) -> bool:
     """Whether ``cnnpool bench --plain`` wrote these results."""
     return bool(results["rows"][0].get("plain"))
+
+
+def in_training(results: Results) -> bool:
+    """Whether they are of rivals as they are, in training on a CPU."""
+    return not (is_plain(results) or runtime(results) or is_gpu(results))
 
 
 def is_gpu(results: Results) -> bool:
