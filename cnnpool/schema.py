@@ -5,7 +5,6 @@ until a source of the package changes. A wheel carries that file.
 """
 
 import json
-import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any
 from cnnpool.bounds import Seed
 from cnnpool.registry import Option
 from cnnpool.signatures import decode, described
+from cnnpool.system.process import cache_of
 
 PACKAGE = Path(__file__).resolve().parent
 Content = dict[str, dict[str, dict[str, Any]]]
@@ -130,8 +130,7 @@ def file() -> Path | None:
 
 def places() -> list[Path]:
     """Where ``schema.json`` may be: in a wheel, beside the sources' bytecode, or in the user's cache."""
-    own = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cnnpool")
-    folders = (PACKAGE, PACKAGE / "__pycache__", own / sha256(bytes(PACKAGE)).hexdigest()[:16])
+    folders = PACKAGE, PACKAGE / "__pycache__", cache_of(PACKAGE)
     return [folder / "schema.json" for folder in folders]
 
 

@@ -21,6 +21,7 @@ from cnnpool.data.draws import cut, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
 from cnnpool.data.rows import Rows
+from cnnpool.system.process import cache_of
 from cnnpool.tables import printable
 
 NAMES = {
@@ -226,8 +227,7 @@ def cache_folder(root: Path) -> Path:
     own = root / ".cnnpool-cache"
     if os.access(own if own.exists() else root, os.W_OK):
         return own
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "cnnpool" / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    return cache_of(root)
 
 
 def stamp(head: str, stamps: Iterable[bytes]) -> str:

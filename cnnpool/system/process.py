@@ -1,4 +1,4 @@
-"""How a command's process shares the machine, its rank, and how it ends."""
+"""How a command's process shares the machine, its rank, its cache, and how it ends."""
 
 import atexit
 import gc
@@ -7,6 +7,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
 from typing import NoReturn
 
 SPINS = "1000"
@@ -61,6 +63,12 @@ def has_folder() -> bool:
     except OSError:
         return False
     return True
+
+
+def cache_of(path: Path) -> Path:
+    """The folder in the user's cache for what belongs to ``path``, which may not exist yet."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home, "cnnpool", sha256(bytes(path)).hexdigest()[:16])
 
 
 def leave(status: str | int | None) -> NoReturn:
