@@ -237,6 +237,13 @@ def test_an_own_probe_extends_ours(mine):
     assert job.settings["probe"]["gradient"] == {"samples": 4, "epsilon": 0.001, "every_epochs": 1}
 
 
+@pytest.mark.parametrize("file", sorted((conf_dir() / "experiment").iterdir()), ids=lambda file: file.stem)
+def test_an_experiment_measures_what_its_user_asks_for(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (job,) = jobs_of(asked(f"experiment={file.stem} probe=none"))
+    assert job.settings["probe"] == {}
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
