@@ -62,9 +62,8 @@ class Column:
         self.cells = {name: self._cell(decided, names.index(name)) for name in CHOICES if name in names}
 
     def _cell(self, decided: Decisions, place: int) -> tuple[float, float, bool]:
-        pair = decided.between(place, 0)
-        assert pair.crossed is not None
-        return 100 * pair.mean, 100 * pair.crossed.half, pair.adjusted < LEVEL
+        mean, _, high = points(decided, place)
+        return mean, high - mean, decided.between(place, 0).adjusted < LEVEL
 
     def text(self, name: str) -> str:
         if name not in self.cells:
@@ -77,6 +76,13 @@ def compared(bits: list[Mapping[int, Bits]]) -> Decisions:
     """Every choice with the first, by the images that each seed got right."""
     values = [{seed: float(row.mean()) for seed, row in one.items()} for one in bits]
     return decide(values, bits, named=True)
+
+
+def points(decided: Decisions, place: int) -> tuple[float, float, float]:
+    """The difference of a choice to the first, and the ends of its interval, in percentage points."""
+    pair = decided.between(place, 0)
+    assert pair.crossed is not None
+    return 100 * pair.mean, 100 * (pair.mean - pair.crossed.half), 100 * (pair.mean + pair.crossed.half)
 
 
 def figure(columns: list[Column]) -> Figure:
@@ -105,12 +111,10 @@ def forest(shown: provenance.Table) -> Figure:
     values, rows = shown.of(ACCURACY), []
     names, decided = shown.decided("accuracy")
     for place, name in enumerate(names[1:], 1):
-        pair = decided.between(place, 0)
-        assert pair.crossed is not None
+        mean, low, high = points(decided, place)
         apart = [100 * (value - values[shown.base][seed]) for seed, value in values[name].items()]
-        ends = 100 * (pair.mean - pair.crossed.half), 100 * (pair.mean + pair.crossed.half)
-        hollow = pair.adjusted >= LEVEL
-        rows.append((pair.mean, Forest(f"{name} (n={len(apart)})", apart, style_of(place), ends, hollow)))
+        hollow = decided.between(place, 0).adjusted >= LEVEL
+        rows.append((mean, Forest(f"{name} (n={len(apart)})", apart, style_of(place), (low, high), hollow)))
     ordered = [row for _, row in sorted(rows, key=lambda one: -one[0])]
     drawn = dots(ordered, f"test accuracy, difference to {shown.base} (percentage points)")
     sides(drawn.axes[0], 1)
@@ -124,11 +128,7 @@ def sizes(tables: Mapping[int, provenance.Table]) -> Figure:
     names = next(iter(decided.values()))[0][1:]
     drawn, every = panels.grid(len(names), 2.2, 2.2)
     for place, (name, axes) in enumerate(zip(names, every, strict=True), 1):
-        band = []
-        for order, pairs in decided.values():
-            pair = pairs.between(order.index(name), 0)
-            assert pair.crossed is not None
-            band.append([100 * (pair.mean + side * pair.crossed.half) for side in (0, -1, 1)])
+        band = [points(pairs, order.index(name)) for order, pairs in decided.values()]
         axes.axhline(0, color="#9a9a9a", linewidth=1.2, zorder=1.5)
         panels.with_band(axes, list(tables), np.array(band).T, style_of(place))
         panels.title(axes, name)
