@@ -85,7 +85,7 @@ class Checkpoints(Checkpoint):
         if not stepped:
             return
         due, signum = self._agree(trainer, self._unsaved_s >= self._interval_s(module))
-        if due or signum:
+        if due:
             self._save(trainer, module)
         self._stop(module, signum)
 
@@ -97,7 +97,6 @@ class Checkpoints(Checkpoint):
         last = self.stopped or trainer.current_epoch + 1 == trainer.max_epochs
         rested = self._unsaved_s >= min(SHORTEST_S, self._interval_s(module))
         due, signum = self._agree(trainer, last or rested)
-        due = due or bool(signum)
         better = accuracy > self.best if trainer.enable_validation else due
         if better:
             self.best = accuracy
@@ -167,12 +166,12 @@ class Checkpoints(Checkpoint):
             raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
 
     def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
+        """Whether to save, for any process or because of a signal, and the signal (0: none)."""
         signum = self.signals.pending or 0
-        if trainer.world_size == 1:
-            return due, signum
-        votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
-        due_votes, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
-        return bool(due_votes), signum
+        if trainer.world_size > 1:
+            votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
+            due, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
+        return bool(due or signum), signum
 
 
 def _ends(trainer: Trainer, completed: int) -> bool:
