@@ -38,10 +38,10 @@ PAGE = """\
 A verdict speaks for these data, networks and recipes alone: *so* where the whole 95 % interval of an estimate
 lies where the sentence says, *the reverse* or *not so* where all of it lies elsewhere, *open* in between.
 Intervals of test accuracies cover other test images too, all others other seeds alone. Each stands for
-itself; [results.md](results.md) corrects for their number, and shows fewer. After 200 steps, and on CIFAR-10,
-each choice has its own learning rate; elsewhere all have one, chosen for none. MNIST alone means all 55,000
-images, three epochs; CIFAR-10 four epochs, where max keeps odd borders, as all others do but avg, beside
-which it drops them too.
+itself; [results.md](results.md) corrects for their number, and shows fewer. After 200 steps, on
+all of MNIST and on CIFAR-10 each choice has its own learning rate; elsewhere all have one, chosen for none.
+MNIST alone means all 55,000 images, three epochs; CIFAR-10 four epochs, where max keeps odd borders, as all
+others do but avg, beside which it drops them too.
 
 {items}
 
