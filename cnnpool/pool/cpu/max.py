@@ -10,9 +10,8 @@ from torch import Tensor
 from cnnpool.pool.cpu.loops.lanes import (
     LANES,
     beats,
-    load,
     load_bits,
-    load_bytes,
+    loading,
     loading_bits,
     loading_pairs,
     read,
@@ -20,10 +19,10 @@ from cnnpool.pool.cpu.loops.lanes import (
     spread,
     spreading,
     store,
-    store_bytes,
     store_pairs,
 )
 from cnnpool.pool.cpu.loops.planes import (
+    AHEAD,
     FEW,
     SOME,
     cells_of,
@@ -35,6 +34,7 @@ from cnnpool.pool.cpu.loops.planes import (
     origin,
     paste,
     read_rows,
+    shift,
     write_rows,
 )
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
@@ -49,26 +49,58 @@ NOWHERE = uint8(255)
 """The place of no winner; windows here have fewer cells."""
 
 
+def _at_once(lanes: int) -> tuple[Any, Any]:
+    """The maxima of so many windows side by side, with their winners, and the gradients of as many pixels."""
+    load, load_bits, spread = loading(lanes), loading_bits(lanes), spreading(lanes)
+
+    @inlined
+    def best(
+        x: Address, at: int, cells: Terms, begin: int, end: int, first: Address, t: int, y: Address,
+        winners: Address, out: int, like: Number,
+    ) -> None:  # fmt: skip
+        top, place = load(x, at + t, like), spread(uint8(read(cells[1], begin, int32(0))))
+        if first:
+            place = load_bits(first, t, NOWHERE)
+        for e in range(begin + 1, end):
+            value = load(x, at + t + read(cells[0], e, int64(0)), like)
+            wins = beats(value, top)
+            top = select(wins, value, top)
+            place = select(wins, spread(uint8(read(cells[1], e, int32(0)))), place)
+        store(y, out + t, top, like)
+        store(winners, out + t, place, NOWHERE)
+
+    @inlined
+    def given(
+        grad: Address, winners: Address, at: int, cells: Terms, begin: int, end: int, t: int, out: Address,
+        target: int, total: Number, like: Number,
+    ) -> None:  # fmt: skip
+        nothing = spread(total)
+        sums = nothing
+        for e in range(begin, end):
+            a = at + t + read(cells[0], e, int64(0))
+            won = load_bits(winners, a, NOWHERE) == spread(uint8(read(cells[1], e, int32(0))))
+            sums = sums + select(won, load(grad, a, like), nothing)
+        store(out, target + t, sums, like)
+
+    return best, given
+
+
+MANY = 2 * LANES
+(_best_many, _given_many), (_best_some, _given_some) = _at_once(MANY), _at_once(LANES)
+
+
 @inlined
 def _best(
     x: Address, at: int, cells: Terms, row: int, column: int, first: Address, y: Address, winners: Address,
     out: int, count: int, like: Number,
 ) -> None:  # fmt: skip
     """The maxima of a run of windows and their winners: ``first``, or the first cell, if all are -inf."""
-    begin, end, base = cells_of(cells, row, column)
-    for t in range(0, count, LANES):
+    (begin, end, base), done = cells_of(cells, row, column), count // MANY * MANY
+    for t in range(0, done, MANY):
+        _best_many(x, at + base, cells, begin, end, first, t, y, winners, out, like)
+    for t in range(done, count, LANES):
         t = max(0, min(t, count - LANES))
-        a = at + base + t
-        best, place = load(x, a, like), spread(read(cells[1], begin, int32(0)))
-        if first:
-            place = load_bytes(first, t)
-        for e in range(begin + 1, end):
-            value = load(x, a + read(cells[0], e, int64(0)), like)
-            wins = beats(value, best)
-            best = select(wins, value, best)
-            place = select(wins, spread(read(cells[1], e, int32(0))), place)
-        store(y, out + t, best, like)
-        store_bytes(winners, out + t, place)
+        _best_some(x, at + base, cells, begin, end, first, t, y, winners, out, like)
 
 
 @inlined
@@ -77,16 +109,12 @@ def _given(
     count: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
     """The sums of the gradients that a run of pixels gets from the windows over each, in order."""
-    (begin, end, base), nothing = cells_of(cells, row, column), spread(total)
-    at += base
-    for t in range(0, count, LANES):
+    (begin, end, base), done = cells_of(cells, row, column), count // MANY * MANY
+    for t in range(0, done, MANY):
+        _given_many(grad, winners, at + base, cells, begin, end, t, out, target, total, like)
+    for t in range(done, count, LANES):
         t = max(0, min(t, count - LANES))
-        sums, a = nothing, at + t
-        for e in range(begin, end):
-            b = a + read(cells[0], e, int64(0))
-            won = load_bits(winners, b, NOWHERE) == spread(uint8(read(cells[1], e, int32(0))))
-            sums = sums + select(won, load(grad, b, like), nothing)
-        store(out, target + t, sums, like)
+        _given_some(grad, winners, at + base, cells, begin, end, t, out, target, total, like)
 
 
 @inlined
@@ -107,15 +135,19 @@ def _given_once(
 @compiled
 def max_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, of: Map, outputs: Map,
-    grid: Grid, cells: Terms, first: Address, held: tuple[int, ...], lowest: Number,
+    grid: Grid, cells: Terms, first: Address, held: tuple[int, ...], beside: bool, lowest: Number,
 ) -> None:  # fmt: skip
     """Planes ``start`` to ``stop``; rows of outputs without gaps are written where they belong."""
     image, peaks, places = scratch + held[0], scratch + held[1], scratch + held[2]
     (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
     straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
-    fill(image, sh * sw * part, lowest)
+    fill(image, sh * sw * part * (1 + beside), lowest)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, lowest, lowest)
+        if beside:
+            read_rows(x, unit, of, image, 0, pitch, lowest, lowest)
+            shift(image, part, count, outputs[2], pitch, lowest)
+        else:
+            cut(x, unit, of, image, grid, lowest, lowest)
         if straight:
             out, _ = origin(unit, outputs)
             _best(image, 0, cells, 0, 0, first, y, winners, out, count, lowest)
@@ -134,10 +166,16 @@ def unpool_planes(
     """Gradients of planes; ``begin``: where the first window's numbers lie in scratch memory."""
     image, grads, places = scratch + held[0], scratch + held[1], scratch + held[2]
     (sh, sw, _, _, pitch, part), count = grid, held[3]
+    whole = of[0] * pitch * of[2]
+    straight = sh * sw == 1 and pitch == of[1] and of[2] == of[3] and whole >= LANES
     fill(places, held[4], NOWHERE)
     for unit in range(start, stop):
         read_rows(grad, unit, outputs, grads, begin, pitch, like, like)
         read_rows(winners, unit, outputs, places, begin, pitch, NOWHERE, NOWHERE)
+        if straight:
+            target, _ = origin(unit, of)
+            _given(grads, places, begin, cells, 0, 0, out, target, whole, total, like)
+            continue
         for u in range(sh):
             for v in range(sw):
                 first, last, _ = cells_of(cells, u, v)
@@ -193,17 +231,17 @@ def _tiled(lanes: int) -> tuple[Any, Any]:
     def best(
         x: Address, at: int, width: int, y: Address, winners: Address, out: int, columns: int, like: Number
     ) -> None:
-        one, two, three = repeat(int32(1)), repeat(int32(2)), repeat(int32(3))
+        one, two, three = repeat(uint8(1)), repeat(uint8(2)), repeat(uint8(3))
         for c in range(0, columns, lanes):
             c = min(c, columns - lanes)
             (top, b), (c_, d) = load_pairs(x, at + 2 * c, like), load_pairs(x, at + width + 2 * c, like)
             wins = beats(b, top)
-            top, place = select(wins, b, top), select(wins, one, repeat(int32(0)))
+            top, place = select(wins, b, top), select(wins, one, repeat(uint8(0)))
             wins = beats(c_, top)
             top, place = select(wins, c_, top), select(wins, two, place)
             wins = beats(d, top)
             store(y, out + c, select(wins, d, top), like)
-            store_bytes(winners, out + c, select(wins, three, place))
+            store(winners, out + c, select(wins, three, place), NOWHERE)
 
     @inlined
     def given(
@@ -228,6 +266,7 @@ def _tiled(lanes: int) -> tuple[Any, Any]:
     return best, given
 
 
+_best_of_sixteen, _given_to_sixteen = _tiled(LANES)
 _best_of_eight, _given_to_eight = _tiled(SOME)
 _best_of_four, _given_to_four = _tiled(FEW)
 
@@ -241,7 +280,10 @@ def _forward_tiles(
     for plane in range(start, stop):
         at, out = plane * height * width, plane * rows * columns
         for _ in range(rows):
-            if columns >= SOME:
+            fetch_run(x, at + AHEAD, 2 * width, like)
+            if columns >= LANES:
+                _best_of_sixteen(x, at, width, y, winners, out, columns, like)
+            elif columns >= SOME:
                 _best_of_eight(x, at, width, y, winners, out, columns, like)
             else:
                 _best_of_four(x, at, width, y, winners, out, columns, like)
@@ -258,7 +300,9 @@ def _backward_tiles(
     for plane in range(start, stop):
         at, target = plane * rows * columns, plane * height * width
         for _ in range(rows):
-            if columns >= SOME:
+            if columns >= LANES:
+                _given_to_sixteen(grad, winners, at, out, target, width, columns, zero)
+            elif columns >= SOME:
                 _given_to_eight(grad, winners, at, out, target, width, columns, zero)
             else:
                 _given_to_four(grad, winners, at, out, target, width, columns, zero)
@@ -289,13 +333,14 @@ def plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype,
     if are_tiles(axes) and not last:
         kernel = _backward_tiles if adjoint else _forward_tiles
         return Plan(kernel, result, channels, 0, (size, out_size, numbers[-1]), ())
-    cut, item = planes(axes, channels, last), dtype.itemsize
+    beside = all(axis[1:] == (axis[0], 2, 1, 0, 1) for axis in axes)
+    cut, item = planes(axes, channels, last, beside), dtype.itemsize
     units = -(-channels // cut.pixel) if last else channels
     if not adjoint:
         cells, first = Places(cut.cells(0, kw), cut.cells(1)), _first(axes, cut.pitch, cut.pixel)
         held, scratch = scratch_layout(cut.image * item, (cut.windows + LANES) * item, cut.windows + LANES)
         where: tuple[Any, ...] = cut.map, cut.outputs, cut.grid, cells.pointers, first.data_ptr(), held
-        return Plan(max_planes, result, units, scratch, (*where, *numbers), (cells, first))
+        return Plan(max_planes, result, units, scratch, (*where, beside, *numbers), (cells, first))
     cells = Places(cut.adjoint_cells(0, kw), cut.adjoint_cells(1))
     some = cut.begin + cut.pixels + LANES
     held, scratch = scratch_layout(cut.image * item, some * item, some)

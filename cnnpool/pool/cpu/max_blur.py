@@ -1,6 +1,6 @@
 """The maximum of 2x2 windows around every pixel, blurred, of plain CPU tensors: the kernels of both in turn.
 
-The dense maxima of a plane, or of a sample whose channels come last, stay in scratch memory.
+The dense maxima of a few planes, or of a sample whose channels come last, stay in scratch memory.
 """
 
 from functools import lru_cache
@@ -21,60 +21,68 @@ from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format
 
 Three = tuple[int, int, int]
-"""Where the dense maxima and the scratch of both kernels are, or bytes of the first and shares of work."""
+"""Where the dense maxima and the scratch of both kernels are."""
+Step = tuple[int, int, int, int]
+"""Planes, or samples, at once; bytes of the dense maxima of one, and its shares of both kernels' work."""
+TOGETHER = 1 << 12
+"""Bytes of the dense maxima of small planes at once: kernels clear their scratch memory each time."""
 
 
 @compiled
 def _forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, held: Three,
-    step: Three, pooling: Any, blurring: Any,
+    step: Step, pooling: Any, blurring: Any,
 ) -> None:  # fmt: skip
     """Planes, or samples, ``start`` to ``stop``."""
-    size, first, then = step
-    for n in range(start, stop):
+    some, size, first, then = step
+    for n in range(start, stop, some):
+        end = min(n + some, stop)
         # Kernels count addresses from the first plane on.
         dense = scratch + held[0] - n * size
-        max_planes(n * first, n * first + first, scratch + held[1], x, dense, winners, *pooling)
-        sum_planes(n * then, n * then + then, scratch + held[2], dense, y, *blurring)
+        max_planes(n * first, end * first, scratch + held[1], x, dense, winners, *pooling)
+        sum_planes(n * then, end * then, scratch + held[2], dense, y, *blurring)
 
 
 @compiled
 def _forward_last(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, held: Three,
-    step: Three, pooling: Any, blurring: Any,
+    step: Step, pooling: Any, blurring: Any,
 ) -> None:  # fmt: skip
     """The same in place."""
-    size, first, then = step
-    for n in range(start, stop):
+    some, size, first, then = step
+    for n in range(start, stop, some):
+        end = min(n + some, stop)
         dense = scratch + held[0] - n * size
-        max_last(n * first, n * first + first, x, dense, winners, *pooling)
-        sum_last(n * then, n * then + then, dense, y, *blurring)
+        max_last(n * first, end * first, x, dense, winners, *pooling)
+        sum_last(n * then, end * then, dense, y, *blurring)
 
 
 @compiled
 def _backward(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, held: Three,
-    step: Three, pooling: Any, blurring: Any,
+    step: Step, pooling: Any, blurring: Any,
 ) -> None:  # fmt: skip
     """Gradients of planes, or of samples."""
-    size, first, then = step
-    for n in range(start, stop):
+    some, size, first, then = step
+    for n in range(start, stop, some):
+        end = min(n + some, stop)
         dense = scratch + held[0] - n * size
-        adjoint_planes(n * then, n * then + then, scratch + held[2], grad, dense, *blurring)
-        unpool_planes(n * first, n * first + first, scratch + held[1], dense, winners, out, *pooling)
+        adjoint_planes(n * then, end * then, scratch + held[2], grad, dense, *blurring)
+        unpool_planes(n * first, end * first, scratch + held[1], dense, winners, out, *pooling)
 
 
 @compiled
 def _backward_last(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, held: Three,
-    step: Three, pooling: Any, blurring: Any,
+    step: Step, pooling: Any, blurring: Any,
 ) -> None:  # fmt: skip
     """The same in place."""
-    size, first, then = step
-    for n in range(start, stop):
+    some, size, first, then = step
+    for n in range(start, stop, some):
+        end = min(n + some, stop)
         dense = scratch + held[0] - n * size
-        sum_last(n * then, n * then + then, grad, dense, *blurring)
-        unpool_last(n * first, n * first + first, dense, winners, out, *pooling)
+        sum_last(n * then, end * then, grad, dense, *blurring)
+        unpool_last(n * first, end * first, dense, winners, out, *pooling)
 
 
 KERNELS = {
@@ -95,8 +103,9 @@ def _plan(blurring: Blurring, channels: int, dtype: torch.dtype, adjoint: bool) 
     blur = linear_plan(blurring, channels, dtype, adjoint)
     parts = 1 if last else channels
     size = height * width * channels // parts * dtype.itemsize
-    held, scratch = scratch_layout(size, pooling.scratch, blur.scratch)
-    step = size, pooling.units // parts, blur.units // parts
+    some = 1 if last else max(1, TOGETHER // size)
+    held, scratch = scratch_layout(some * size, pooling.scratch, blur.scratch)
+    step = some, size, pooling.units // parts, blur.units // parts
     kernel = KERNELS[adjoint, not pooling.scratch]
     return Plan(kernel, blur.out_size, parts, scratch, (held, step, pooling.rest, blur.rest), (pooling, blur))
 

@@ -18,7 +18,6 @@ from cnnpool.pool.cpu.loops.lanes import (
     select,
     spread,
     store,
-    store_bytes,
     write,
 )
 from cnnpool.pool.cpu.loops.planes import cells_of, cut, fill, read_rows, write_rows
@@ -50,14 +49,14 @@ def _draw(
         sums = sums + _positive(image, at + read(cells[0], e, int64(0)), total)
         store(ladder, (e - begin) * LANES, sums, total)
     threshold = (number(1, total) - uniform) * sums
-    drawn, none = spread(total), spread(int32(NOWHERE))
+    drawn, none = spread(total), spread(NOWHERE)
     place = none
     for back in range(begin + 1, end + 1):
         e = end + begin - back
         v = load(image, at + read(cells[0], e, int64(0)), total)
         here = (threshold <= load(ladder, (e - begin) * LANES, total)) | (spread(e == end - 1))
         drawn = select(here, select(v < total, spread(total), v), drawn)
-        place = select(here, select(v < total, none, spread(read(cells[1], e, int32(0)))), place)
+        place = select(here, select(v < total, none, spread(uint8(read(cells[1], e, int32(0))))), place)
     return drawn, place, sums
 
 
@@ -81,7 +80,7 @@ def _forward(
             value, place, sums = _draw(image, t, cells, ladder, uniform, total)
             fine &= everywhere(sums <= bound)
             store(drawn, t, value, like)
-            store_bytes(places, t, place)
+            store(places, t, place, uint8(0))
         write_rows(drawn, y, unit, outputs, pitch, like)
         write_rows(places, winners, unit, outputs, pitch, uint8(0))
     if not fine:

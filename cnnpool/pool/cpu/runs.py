@@ -87,6 +87,8 @@ class Planes(NamedTuple):
     lines: int
     pitch: int
     part: int
+    beside: bool
+    """Whether the second cells across have a part of their own: rows lie as close as in a map."""
 
     @property
     def map(self) -> tuple[int, int, int, int]:
@@ -104,7 +106,7 @@ class Planes(NamedTuple):
     @property
     def image(self) -> int:
         """Numbers of all parts of a plane."""
-        return self.axes[0][3] * self.axes[1][3] * self.part
+        return self.axes[0][3] * self.axes[1][3] * self.part * (1 + self.beside)
 
     @property
     def windows(self) -> int:
@@ -140,21 +142,23 @@ class Planes(NamedTuple):
         part, over = cell * dilation % stride, cell * dilation // stride
         if axis == 0:
             return part * self.axes[1][3] * self.part + over * self.pitch * self.pixel
+        if self.beside:
+            return over * self.part
         return part * self.part + over * self.pixel
 
 
-def planes(axes: tuple[Axis, Axis], channels: int, last: bool, most: int = LANES) -> Planes:
-    """The planes of a map whose channels come last, ``most`` of them together, or do not."""
-    pixel = min(channels, most) if last else 1
+def planes(axes: tuple[Axis, Axis], channels: int, last: bool, beside: bool = False) -> Planes:
+    """The planes of a map whose channels come last, up to ``LANES`` of them together, or do not."""
+    pixel = min(channels, LANES) if last else 1
     groups = -(-channels // pixel) if last else 1
     above, before = ((k - 1) * d // s for _, _, k, s, _, d in axes)
     # Windows that hold the pixels, and pixels that windows hold.
     lines, pitch = (
         max(n + over, (length - 1 + p) // s + 1)
-        for (length, n, _, s, p, _), over in zip(axes, (above, before), strict=True)
+        for (length, n, _, s, p, _), over in zip(axes, (above, 0 if beside else before), strict=True)
     )
     part = (lines * pitch + before) * pixel + LANES
-    return Planes(axes, pixel, channels if last else 1, groups, above, before, lines, pitch, part)
+    return Planes(axes, pixel, channels if last else 1, groups, above, before, lines, pitch, part, beside)
 
 
 def are_tiles(axes: tuple[Axis, Axis]) -> bool:

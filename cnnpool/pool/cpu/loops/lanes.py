@@ -198,29 +198,6 @@ def store(typing: Any, address: Any, index: Any, value: Any, like: Any) -> Any:
 
 
 @intrinsic
-def store_bytes(typing: Any, address: Any, index: Any, value: Any) -> Any:
-    """Write whole numbers to a byte each."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _pointer(builder, args[0], args[1], ir.IntType(8), value.count)
-        builder.store(builder.trunc(args[2], vector(8, args[2])), place, align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, value), generate
-
-
-@intrinsic
-def load_bytes(typing: Any, address: Any, index: Any) -> Any:
-    """Whole numbers of a byte each."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(8), LANES), align=1)
-        return builder.zext(value, vector(32, value))
-
-    return Lanes(types.int32)(types.int64, types.int64), generate
-
-
-@intrinsic
 def fetch(typing: Any, address: Any, index: Any, like: Any) -> Any:
     """Ask for the cache line of an element, which need not exist; the number of elements in a line."""
 

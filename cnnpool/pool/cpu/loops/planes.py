@@ -21,6 +21,8 @@ from cnnpool.pool.cpu.loops.signatures import (
 )
 
 FEW, SOME = 4, 8
+AHEAD = 1024
+"""How far in front numbers are asked for: planes are too small for the hardware to do it in time."""
 _copy, _copy_few, _copy_one = copying(LANES), copying(FEW), copying(1)
 _part, _part_few, _join, _join_few = parting(SOME), parting(FEW), joining(SOME), joining(FEW)
 
@@ -203,6 +205,15 @@ def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, li
         else:
             for w in range(width):
                 move(source, k + w * pixel, out, first + w * channels, count, like, like)
+
+
+@compiled
+def shift(image: Address, part: int, count: int, pixel: int, pitch: int, nothing: Number) -> None:
+    """Copy a plane one pixel to the left, to ``part`` numbers further on; ``nothing`` in the last column."""
+    move(image, pixel, image, part, count, nothing, nothing)
+    for column in range((pitch - 1) * pixel, count, pitch * pixel):
+        for t in range(column, column + pixel):
+            write(image, part + t, nothing)
 
 
 @compiled
