@@ -125,6 +125,27 @@ def sum_last(
 
 
 @compiled
+def _send_last(
+    start: int, stop: int, grad: Address, out: Address, size: Pair, out_size: Pair, channels: int,
+    cells: Terms, total: Number, like: Number,
+) -> None:  # fmt: skip
+    """Gradients of the pixels of rows of windows whose cells have one weight, each pixel being in one."""
+    (height, width), (rows, columns) = size, out_size
+    for line in range(start, stop):
+        at, row = line // rows * height * width * channels, line % rows
+        ahead, some = next_row(line, size, out_size, channels)
+        for c in range(columns):
+            fetch_run(out, ahead + c * some, some, like)
+            source, (begin, end, base) = (line * columns + c) * channels, cells_of(cells, row, c)
+            weight = read(cells[1], begin, total)
+            for t in range(0, channels, LANES):
+                t = min(t, channels - LANES)
+                value = load(grad, source + t, like) * weight
+                for e in range(begin, end):
+                    store(out, at + base + t + read(cells[0], e, int64(0)), value, like)
+
+
+@compiled
 def sum_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
     cells: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
@@ -245,11 +266,15 @@ def plan(linear: Separable, channels: int, dtype: torch.dtype, adjoint: bool) ->
     numbers = scalar(0.0, wide), scalar(0.0, dtype)
     result = size if adjoint else out_size
     if in_place(channels, last):
-        sums = [side.adjoint_entries() if adjoint else side.entries() for side in sides]
-        other = out_size if adjoint else size
-        cells = Weights(scaled(sums[0], other[1] * channels), scaled(sums[1], channels), wide)
-        rest: tuple[Any, ...] = other, result, channels, cells.pointers, *numbers
-        return Plan(sum_last, result, result[0], 0, rest, (cells,))
+        # Not blurs: max_blur calls the kernel that gathers.
+        alone = all(len(sums) == 1 for side in sides for sums in side.adjoint_entries())
+        sent = adjoint and alone and len(sides[0].divisors) > 0
+        gathered = adjoint and not sent
+        sums = [side.adjoint_entries() if gathered else side.entries() for side in sides]
+        many, few = (out_size, size) if gathered else (size, out_size)
+        cells = Weights(scaled(sums[0], many[1] * channels), scaled(sums[1], channels), wide)
+        rest: tuple[Any, ...] = many, few, channels, cells.pointers, *numbers
+        return Plan(_send_last if sent else sum_last, result, few[0], 0, rest, (cells,))
     down, across = ((s.length, s.outputs, len(s.weights), s.stride, s.padding, 1) for s in sides)
     # Not blurs: the kernels of max_blur go on with planes.
     if are_tiles((down, across)) and not last and sides[0].divisors:

@@ -216,11 +216,29 @@ def unpool_last(
             target = (line * width + w) * channels
             fetch_run(grad, ahead + w * some, some, like)
             fetch_run(winners, ahead + w * some, some, NOWHERE)
-            begin, end, _ = cells_of(cells, row, w)
-            if end - begin == 1:
-                _given_once(grad, winners, at, cells, row, w, out, target, channels, like)
-            else:
-                _given(grad, winners, at, cells, row, w, out, target, channels, total, like)
+            _given(grad, winners, at, cells, row, w, out, target, channels, total, like)
+
+
+@compiled
+def _send_last(
+    start: int, stop: int, grad: Address, winners: Address, out: Address, size: Pair, out_size: Pair,
+    channels: int, cells: Terms, _: Number, like: Number,
+) -> None:  # fmt: skip
+    """The same if every pixel is in one window, rows ``start`` to ``stop`` of all samples' outputs."""
+    (height, width), (rows, columns), nothing = size, out_size, spread(like)
+    for line in range(start, stop):
+        at, row = line // rows * height * width * channels, line % rows
+        ahead, some = next_row(line, size, out_size, channels)
+        for c in range(columns):
+            fetch_run(out, ahead + c * some, some, like)
+            source, (begin, end, base) = (line * columns + c) * channels, cells_of(cells, row, c)
+            for t in range(0, channels, LANES):
+                t = min(t, channels - LANES)
+                value, place = load_bits(grad, source + t, like), load_bits(winners, source + t, NOWHERE)
+                for e in range(begin, end):
+                    won = place == spread(uint8(read(cells[1], e, int32(0))))
+                    target = at + base + t + read(cells[0], e, int64(0))
+                    store(out, target, select(won, value, nothing), like)
 
 
 def _tiled(lanes: int) -> tuple[Any, Any]:
@@ -310,6 +328,7 @@ def _backward_tiles(
         clear_edges(out, plane, size, zero)
 
 
+@lru_cache(maxsize=1024)
 def axes_of(window: Window, size: tuple[int, ...]) -> tuple[Axis, Axis]:
     """Pixels, windows, cells, stride, padding and dilation down and across."""
     down, across = zip(size, window.output_size(*size), *window[:4], strict=True)
@@ -323,13 +342,15 @@ def plan(axes: tuple[Axis, Axis], channels: int, last: bool, dtype: torch.dtype,
     numbers = (wide, scalar(0.0, dtype)) if adjoint else (scalar(-torch.inf, dtype),)
     result = size if adjoint else out_size
     if in_place(channels, last):
+        sent = adjoint and all(len(over) == 1 for axis in axes for over in entries_of(axis, True))
+        gathered = adjoint and not sent
         # Numbers of a row of what the result is made of.
-        pitch = (out_size if adjoint else size)[1] * channels
-        down = scaled(entries_of(axes[0], adjoint), pitch, kw)
-        cells = Places(down, scaled(entries_of(axes[1], adjoint), channels))
-        kernel: Any = unpool_last if adjoint else max_last
+        pitch = (out_size if gathered else size)[1] * channels
+        down = scaled(entries_of(axes[0], gathered), pitch, kw)
+        cells = Places(down, scaled(entries_of(axes[1], gathered), channels))
+        kernel: Any = _send_last if sent else unpool_last if adjoint else max_last
         rest = size, out_size, channels, cells.pointers, *numbers
-        return Plan(kernel, result, result[0], 0, rest, (cells,))
+        return Plan(kernel, result, (size if gathered else out_size)[0], 0, rest, (cells,))
     if are_tiles(axes) and not last:
         kernel = _backward_tiles if adjoint else _forward_tiles
         return Plan(kernel, result, channels, 0, (size, out_size, numbers[-1]), ())

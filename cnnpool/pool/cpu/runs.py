@@ -54,7 +54,8 @@ class Cells:
             table([number for _, number in flat], dtype),
             *(table(several, torch.int64) for several in (starts, tall, wide)),
         )
-        self.pointers = tuple(t.data_ptr() for t in self.held)
+        few = (0,) * len(flat) if len(entries) == 1 and len(flat) == FEW else ()
+        self.pointers = (*(t.data_ptr() for t in self.held), few)
 
 
 def _alike(lists: Lists) -> tuple[list[tuple[int, int]], list[tuple[tuple[int, float], ...]]]:

@@ -31,9 +31,10 @@ from cnnpool.pool.cpu.max import axes_of
 from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
 from cnnpool.pool.cpu.runs import Axis, Cells, Plan, entries_of, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
-from cnnpool.pool.window import is_channels_last, memory_format, stated_format, wide_of
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
 BEYOND_SINGLE = 1e39
+_leaves_out = lru_cache(maxsize=1024)(Window.leaves_out)
 MOST = 512
 """Windows of the channels that are pooled together."""
 Rule = tuple[tuple[int, ...], tuple[int, ...], Number, Number, Number, Number, Number]
@@ -87,8 +88,8 @@ def _window(
     like: Number,
 ) -> tuple[Number, Number, Number, Number]:  # fmt: skip
     """Largest value, bounded if not soft, scale, sum of weights (or of powers), and of those times values (or
-    times logarithms, or of the values of draws); weights are written to ``kept``. ``p`` is beta / log 2 for a
-    soft mean.
+    times logarithms, or of the values of draws); weights are written to ``kept`` if it is not 0. ``p`` is
+    beta / log 2 for a soft mean.
     """
     kind, whole, _, _, low, high, total = rule
     begin, end, base = cells_of(cells, row, column)
@@ -121,7 +122,8 @@ def _window(
                 more = more + r
             elif len(whole) == 0:
                 more = more + power * level
-        store(kept, (e - begin) * LANES, weight, total)
+        if kept:
+            store(kept, (e - begin) * LANES, weight, total)
     return top, scale, sums, more
 
 
@@ -167,7 +169,7 @@ def _forward(
     nothing: Number,
 ) -> None:  # fmt: skip
     """Means of planes ``start`` to ``stop``, by the number of each of ``channels``, or of all."""
-    image, means, kept = scratch + held[0], scratch + held[1], scratch + held[2]
+    image, means = scratch + held[0], scratch + held[1]
     (sh, sw, _, _, pitch, part), total = grid, rule[6]
     fill(image, sh * sw * part, nothing)
     for unit in range(start, stop):
@@ -175,7 +177,7 @@ def _forward(
         p = spread(read(numbers, unit % channels, total))
         inverse = number(1, total) / p
         for t in range(0, outputs[0] * pitch * outputs[2], LANES):
-            top, scale, sums, more = _window(image, t, cells, 0, 0, kept, p, rule, total)
+            top, scale, sums, more = _window(image, t, cells, 0, 0, 0, p, rule, total)
             value = _value(top, scale, sums, more, load(parts, t, total), inverse, rule)
             store(means, t, value, like)
         write_rows(means, y, unit, outputs, pitch, like)
@@ -280,9 +282,8 @@ def _backward(
 
 @compiled
 def _forward_last(
-    start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, size: Pair,
-    out_size: Pair, channels: int, cells: Terms, parts: Address, _: int, rule: Rule, like: Number,
-    nothing: Number,
+    start: int, stop: int, x: Address, y: Address, numbers: Address, size: Pair, out_size: Pair,
+    channels: int, cells: Terms, parts: Address, _: int, rule: Rule, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' means, in place."""
     (height, width), (rows, columns), total = size, out_size, rule[6]
@@ -295,7 +296,7 @@ def _forward_last(
             part, out = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
             fetch_run(x, ahead + c * some, some, like)
             for k in range(0, channels, LANES):
-                top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
+                top, scale, sums, more = _window(x, at + k, cells, row, c, 0, p, rule, like)
                 store(y, out + k, _value(top, scale, sums, more, part, inverse, rule), like)
 
 
@@ -315,6 +316,7 @@ def _backward_last(
         for c in range(columns):
             part, source = spread(read(parts, row * columns + c, total)), (line * columns + c) * channels
             fetch_run(x, ahead + c * some, some, like)
+            fetch_run(out, ahead + c * some, some, like)
             for k in range(0, channels, LANES):
                 top, scale, sums, more = _window(x, at + k, cells, row, c, scratch, p, rule, like)
                 g = load(grad, source + k, like)
@@ -359,13 +361,13 @@ def _plan(
         cells = Cells(scaled(down, width * channels), scaled(across, channels))
         kernel: Any = _backward_last if backward else _forward_last
         where: tuple[Any, ...] = (height, width), out_size, channels, cells.pointers, shares.data_ptr()
-        return Plan(kernel, out_size, len(down), kept, where, (cells, shares))
+        return Plan(kernel, out_size, len(down), kept if backward else 0, where, (cells, shares))
     plane = planes(axes, channels, last)
     cells, pixel, some = Cells(plane.cells(0), plane.cells(1)), plane.pixel, plane.windows + LANES
     parts, gap = torch.ones(some, dtype=wide, device=CPU), plane.pitch * pixel
     rows = parts[: len(down) * gap].view(len(down), gap)
     rows[:, : len(across) * pixel] = shares.repeat_interleave(pixel, 1)
-    held, scratch = scratch_layout(plane.image * size, some * item, kept)
+    held, scratch = scratch_layout(plane.image * size, some * item)
     if backward:
         held, scratch = scratch_layout(plane.image * size, plane.image * size, some * size, kept)
         held = (*held, some)
@@ -432,7 +434,7 @@ def backward(
     plan = _plan(how, tuple(x.shape[1:]), last, numbers.numel() == 1, x.dtype, True)
     rule, nothing = _rule(how, 0.0 if isinstance(number, Tensor) else float(number), x.dtype)
     out, count, units = empty_like(x), numbers.numel(), x.shape[0] * plan.units
-    if plan.kernel is _backward_last and how.window.leaves_out(*x.shape[2:]):
+    if plan.kernel is _backward_last and _leaves_out(how.window, *x.shape[2:]):
         out.zero_()
     slots = torch.zeros(max(units, count), dtype=wide_of(x), device=CPU) if learnt else None
     memory = x.data_ptr(), grad.data_ptr(), out.data_ptr(), 0 if slots is None else slots.data_ptr()

@@ -230,9 +230,11 @@ def clear_edges(out: Address, plane: int, size: Pair, zero: Number) -> None:
 @inlined
 def cells_of(cells: Terms, row: int, column: int) -> tuple[int, int, int]:
     """The entries of a result, from the first to before the last, and where their places count from."""
-    _, _, starts, rows, columns = cells
-    result = read(rows, 2 * row, int64(0)) + read(columns, 2 * column, int64(0))
+    _, _, starts, rows, columns, few = cells
     base = read(rows, 2 * row + 1, int64(0)) + read(columns, 2 * column + 1, int64(0))
+    if len(few):
+        return 0, len(few), base
+    result = read(rows, 2 * row, int64(0)) + read(columns, 2 * column, int64(0))
     return read(starts, result, int64(0)), read(starts, result + 1, int64(0)), base
 
 

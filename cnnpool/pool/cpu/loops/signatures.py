@@ -19,8 +19,10 @@ Grid = tuple[int, int, int, int, int, int]
 """Vertical and horizontal stride and padding, pixels of a line, and numbers of a part."""
 Border = tuple[int, Address, int, Address]
 """How many rows, and where each is and the one that it copies; the same of columns."""
-Terms = tuple[Address, Address, Address, Address, Address]
-"""The cells of every result: places, numbers, where each list starts, and the lists of rows and columns."""
+Terms = tuple[Address, Address, Address, Address, Address, tuple[int, ...]]
+"""The cells of every result: places, numbers, where each list starts, and the lists of rows and columns; if
+there is one list alone, of four cells, their number as a length, which the compiler knows.
+"""
 P = ParamSpec("P")
 
 
