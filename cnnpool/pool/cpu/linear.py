@@ -32,6 +32,7 @@ from cnnpool.pool.cpu.loops.planes import (
     origin,
     paste,
     read_rows,
+    run_of,
     write_rows,
 )
 from cnnpool.pool.cpu.loops.signatures import (
@@ -118,10 +119,12 @@ def sum_last(
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
         ahead, some = next_row(line, size, out_size, channels)
-        for c in range(columns):
-            target = (line * columns + c) * channels
-            fetch_run(x, ahead + c * some, some, like)
-            _weigh_last(x, at, cells, row, c, 0, y, target, channels, total, like, like)
+        c = 0
+        while c < columns:
+            target, many = (line * columns + c) * channels, run_of(cells, c, columns, channels)
+            fetch_run(x, ahead + c * some, many * some, like)
+            _weigh_last(x, at, cells, row, c, 0, y, target, many * channels, total, like, like)
+            c += many
 
 
 @compiled

@@ -34,6 +34,7 @@ from cnnpool.pool.cpu.loops.planes import (
     origin,
     paste,
     read_rows,
+    run_of,
     shift,
     write_rows,
 )
@@ -196,10 +197,12 @@ def max_last(
     for line in range(start, stop):
         at, row = line // rows * height * width * channels, line % rows
         ahead, some = next_row(line, size, out_size, channels)
-        for c in range(columns):
-            out = (line * columns + c) * channels
-            fetch_run(x, ahead + c * some, some, lowest)
-            _best(x, at, cells, row, c, 0, y, winners, out, channels, lowest)
+        c = 0
+        while c < columns:
+            out, many = (line * columns + c) * channels, run_of(cells, c, columns, channels)
+            fetch_run(x, ahead + c * some, many * some, lowest)
+            _best(x, at, cells, row, c, 0, y, winners, out, many * channels, lowest)
+            c += many
 
 
 @compiled
@@ -212,11 +215,13 @@ def unpool_last(
     for line in range(start, stop):
         at, row = line // height * rows * columns * channels, line % height
         ahead, some = next_row(line, out_size, size, channels)
-        for w in range(width):
-            target = (line * width + w) * channels
-            fetch_run(grad, ahead + w * some, some, like)
-            fetch_run(winners, ahead + w * some, some, NOWHERE)
-            _given(grad, winners, at, cells, row, w, out, target, channels, total, like)
+        w = 0
+        while w < width:
+            target, many = (line * width + w) * channels, run_of(cells, w, width, channels)
+            fetch_run(grad, ahead + w * some, many * some, like)
+            fetch_run(winners, ahead + w * some, many * some, NOWHERE)
+            _given(grad, winners, at, cells, row, w, out, target, many * channels, total, like)
+            w += many
 
 
 @compiled

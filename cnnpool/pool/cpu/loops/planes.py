@@ -239,6 +239,17 @@ def cells_of(cells: Terms, row: int, column: int) -> tuple[int, int, int]:
 
 
 @inlined
+def run_of(cells: Terms, column: int, columns: int, pixel: int) -> int:
+    """How many results of a row, from ``column`` on, have the same cells, each a pixel after those before."""
+    kinds = cells[4]
+    for end in range(column + 1, columns):
+        alike = read(kinds, 2 * end, int64(0)) == read(kinds, 2 * end - 2, int64(0))
+        if not alike or read(kinds, 2 * end + 1, int64(0)) != read(kinds, 2 * end - 1, int64(0)) + pixel:
+            return end - column
+    return columns - column
+
+
+@inlined
 def _across(image: Address, k: int, at: int, pixel: int, grid: Grid, adding: bool, like: Number) -> None:
     """Copy (or add) the numbers of a column from ``at`` on to those from ``k`` on, in all rows."""
     sh, sw, _, _, pitch, part = grid
