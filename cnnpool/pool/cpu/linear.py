@@ -24,6 +24,7 @@ from cnnpool.pool.cpu.loops.planes import (
     cells_of,
     clear_edges,
     cut,
+    deal,
     fetch_run,
     fill,
     fill_border,
@@ -49,7 +50,6 @@ from cnnpool.pool.cpu.loops.signatures import (
 from cnnpool.pool.cpu.memory import CPU, empty, scalar, table
 from cnnpool.pool.cpu.runs import Cells as Weights
 from cnnpool.pool.cpu.runs import (
-    Lists,
     Plan,
     Planes,
     are_tiles,
@@ -151,21 +151,33 @@ def _send_last(
 @compiled
 def sum_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
-    cells: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number, like: Number,
+    down: Terms, across: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number,
+    like: Number,
 ) -> None:  # fmt: skip
-    """Planes ``start`` to ``stop``."""
-    image, sums = scratch + held[0], scratch + held[1]
-    (sh, sw, _, _, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
+    """Planes ``start`` to ``stop``: for each row of results a sum of rows, then for all sums of columns."""
+    image, sums, line, copy = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
+    (_, sw, _, pw, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
     straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
-    fill(image, sh * sw * part, total)
+    (_, width, pixel, _), run = of, of[1] * of[2]
+    fill(image, sw * part, total)
     for unit in range(start, stop):
-        cut(x, unit, of, image, grid, like, total)
-        fill_border(image, of[2], grid, border, total)
+        source, (at, _) = x, origin(unit, of)
+        if run < LANES:
+            # A vector of the last row would end outside the map.
+            read_rows(x, unit, of, copy, 0, width, like, like)
+            source, at = copy, 0
+        for row in range(outputs[0]):
+            _weigh(source, at, down, row, 0, 0, line, 0, run, total, like, total)
+            if pixel == 1 or sw == 1:
+                deal(line, 0, run, image, row * pitch * pixel, part, pw * pixel, sw, total, total)
+            else:
+                cut(line, 0, (1, width, pixel, pixel), image, (1, sw, row, pw, pitch, part), total, total)
+        fill_border(image, pixel, grid, border, total)
         if straight:
             out, _ = origin(unit, outputs)
-            _weigh(image, 0, cells, 0, 0, factors, y, out, count, total, total, like)
+            _weigh(image, 0, across, 0, 0, factors, y, out, count, total, total, like)
         else:
-            _weigh(image, 0, cells, 0, 0, factors, sums, 0, count, total, total, like)
+            _weigh(image, 0, across, 0, 0, factors, sums, 0, count, total, total, like)
             write_rows(sums, y, unit, outputs, pitch, like)
 
 
@@ -286,6 +298,9 @@ def plan(linear: Separable, channels: int, dtype: torch.dtype, adjoint: bool) ->
         rest = size, out_size, scalar(tall[0] * broad[0], wide), numbers[1]
         return Plan(kernel, result, channels, 0, rest, ())
     units = -(-channels // LANES) if last else channels
+    if not adjoint:
+        # Rows of results, whose columns are summed, are sums of rows.
+        down = (down[1], down[1], 1, 1, 0, 1)
     return _plan_of_planes(sides, planes((down, across), channels, last), adjoint, dtype, result, units)
 
 
@@ -294,13 +309,9 @@ def _plan_of_planes(
 ) -> Plan:
     (weights, factors), wide = _weights(sides), wide_of(torch.empty(0, dtype=dtype))
     numbers, item, size = (scalar(0.0, wide), scalar(0.0, dtype)), dtype.itemsize, wide.itemsize
-    lists: list[Lists] = []
-    for axis in (0, 1):
-        found = cut.adjoint_cells(axis) if adjoint else cut.cells(axis)
-        lists.append([[(place, weights[axis][cell]) for place, cell in several] for several in found])
-    cells, (sh, sw) = Weights(lists[0], lists[1], wide), cut.grid[:2]
     rows, columns = ([n + s.padding for copied in s.border() for n in copied] for s in sides)
-    rows = [(h % sh * sw * cut.part + h // sh * cut.pitch * cut.pixel) for h in rows]
+    sh, sw = cut.grid[:2]
+    rows = [(h % sh * sw * cut.part + h // sh * cut.pitch * cut.pixel) for h in rows if adjoint]
     columns = [w % sw * cut.part + w // sw * cut.pixel for w in columns]
     borders = [table(several, torch.int64) for several in (rows, columns)]
     border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
@@ -312,14 +323,29 @@ def _plan_of_planes(
         for r, row in enumerate(factors):
             at = begin + r * gap
             spaced[at : at + len(row) * cut.pixel] = row.repeat_interleave(cut.pixel)
-    where = cut.map, cut.outputs, cut.grid, cells.pointers, border, 0 if spaced is None else spaced.data_ptr()
+    pointer = 0 if spaced is None else spaced.data_ptr()
     held: tuple[int, ...]
     if not adjoint:
-        held, scratch = scratch_layout(cut.image * size, some * item)
-        return Plan(sum_planes, result, units, scratch, (*where, held, *numbers), (cells, borders, spaced))
+        side, run = sides[0], sides[1].length * cut.pixel
+        entries = (side if factors is None else side._replace(divisors=())).entries()
+        down = Weights(scaled(entries, run), [[(0, 1.0)]], wide)
+        across = Weights([[(0, 1.0)]], _weighted(cut.cells(1), weights[1]), wide)
+        copy = side.length * LANES * item
+        held, scratch = scratch_layout(cut.image * size, some * item, (run + LANES) * size, copy)
+        of = side.length, *cut.map[1:]
+        where: tuple[Any, ...] = of, cut.outputs, cut.grid, down.pointers, across.pointers, border, pointer
+        rest: tuple[Any, ...] = *where, held, *numbers
+        return Plan(sum_planes, result, units, scratch, rest, (down, across, borders, spaced))
+    lists = [_weighted(cut.adjoint_cells(axis), weights[axis]) for axis in (0, 1)]
+    cells = Weights(lists[0], lists[1], wide)
     held, scratch = scratch_layout(cut.image * size, (some + LANES) * size)
+    where = cut.map, cut.outputs, cut.grid, cells.pointers, border, pointer
     rest = *where, (*held, some, count), begin, *numbers
     return Plan(adjoint_planes, result, units, scratch, rest, (cells, borders, spaced))
+
+
+def _weighted(cells: list[list[tuple[int, int]]], weights: list[float]) -> list[list[tuple[int, float]]]:
+    return [[(place, weights[cell]) for place, cell in several] for several in cells]
 
 
 def pool(x: Tensor, linear: Separable, adjoint: bool) -> Tensor:

@@ -75,8 +75,7 @@ def _at_once(lanes: int) -> tuple[Any, Any]:
         grad: Address, winners: Address, at: int, cells: Terms, begin: int, end: int, t: int, out: Address,
         target: int, total: Number, like: Number,
     ) -> None:  # fmt: skip
-        nothing = spread(total)
-        sums = nothing
+        nothing, sums = spread(total), spread(total)
         for e in range(begin, end):
             a = at + t + read(cells[0], e, int64(0))
             won = load_bits(winners, a, NOWHERE) == spread(uint8(read(cells[1], e, int32(0))))
