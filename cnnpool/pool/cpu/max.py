@@ -167,7 +167,7 @@ def unpool_planes(
     image, grads, places = scratch + held[0], scratch + held[1], scratch + held[2]
     (sh, sw, _, _, pitch, part), count = grid, held[3]
     whole = of[0] * pitch * of[2]
-    straight = sh * sw == 1 and pitch == of[1] and of[2] == of[3] and whole >= LANES
+    straight = grid[:4] == (1, 1, 0, 0) and pitch == of[1] and of[2] == of[3] and whole >= LANES
     fill(places, held[4], NOWHERE)
     for unit in range(start, stop):
         read_rows(grad, unit, outputs, grads, begin, pitch, like, like)
