@@ -267,15 +267,9 @@ def _tiled(lanes: int) -> tuple[Any, Any]:
 
     @inlined
     def given(
-        grad: Address,
-        winners: Address,
-        at: int,
-        out: Address,
-        target: int,
-        width: int,
-        columns: int,
+        grad: Address, winners: Address, at: int, out: Address, target: int, width: int, columns: int,
         zero: Number,
-    ) -> None:
+    ) -> None:  # fmt: skip
         nothing = repeat(zero)
         for half in range(2):
             left, right = repeat(uint8(2 * half)), repeat(uint8(2 * half + 1))
