@@ -225,8 +225,11 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
     y = _padded(x, filter_size, mode)
     for axis in (0, 1):
         step, count = stride[axis], ceil_div(x.shape[axis + 2], stride[axis])
-        parts = [weight * _part(y, axis, k, step, count) for k, weight in enumerate(taps(filter_size[axis]))]
-        y = sum(parts[1:], parts[0])
+        first, *others = taps(filter_size[axis])
+        total = first * _part(y, axis, 0, step, count)
+        for k, weight in enumerate(others, 1):
+            total.add_(_part(y, axis, k, step, count), alpha=weight)
+        y = total
     return y.to(x.dtype)
 
 
