@@ -33,11 +33,12 @@ PAGE = """<!doctype html><body>
 <script type="module">
 const frame = document.querySelector("iframe"), inside = () => frame.contentDocument;
 const all = (chosen) => [...inside().querySelectorAll(chosen)], one = (chosen) => all(chosen)[0];
-const rest = (ms) => new Promise((go) => setTimeout(go, ms));
+// The browser's time runs ahead of its painting, which figures wait for; it stands while an answer is awaited.
+const rest = () => new Promise((go) => setTimeout(go, 100)).then(() => fetch("/rest"));
 async function until(ready) {
-  for (let tries = 0; tries < 450; tries++) {
+  for (let tries = 0; tries < 900; tries++) {
     try { const found = await ready(); if (found) return found; } catch {}
-    await rest(100);
+    await rest();
   }
   throw new Error(`never true: ${ready}`);
 }
@@ -85,6 +86,9 @@ def browse(new_tab, restless, tmp_path):
         def app(request):
             if request.path == "/page":
                 return Response(page, content_type="text/html")
+            if request.path == "/rest":
+                time.sleep(0.05)
+                return Response("")
             if request.path in named:
                 named[request.path]()
                 return Response("")
@@ -94,7 +98,7 @@ def browse(new_tab, restless, tmp_path):
         options += [f"--user-data-dir={tmp_path / 'browser'}", "--enable-logging=stderr", "--dump-dom"]
         with served(app) as root:
             address = f"{root}/page#downsampling{address}"
-            command = [CHROMIUM, *options, "--virtual-time-budget=60000", address]
+            command = [CHROMIUM, *options, "--virtual-time-budget=120000", address]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         complaints = [one for one in done.stderr.splitlines() if "CONSOLE" in one and "favicon" not in one]
         found = json.loads(html.unescape(re.search('<pre id="out">(.*)</pre>', done.stdout, re.S)[1]))
