@@ -33,7 +33,7 @@ PAGE = """<!doctype html><body>
 <script type="module">
 const frame = document.querySelector("iframe"), inside = () => frame.contentDocument;
 const all = (chosen) => [...inside().querySelectorAll(chosen)], one = (chosen) => all(chosen)[0];
-// The browser's time runs ahead of its painting, which figures wait for; it stands while an answer is awaited.
+// A browser's time runs ahead of its painting, which figures wait for; it stands while an answer is awaited.
 const rest = () => new Promise((go) => setTimeout(go, 100)).then(() => fetch("/rest"));
 async function until(ready) {
   for (let tries = 0; tries < 900; tries++) {
