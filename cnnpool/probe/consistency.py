@@ -16,7 +16,6 @@ from cnnpool.probe.shift import NoLogitsError, logits, predictions, shift
 Border = Literal["circular", "zeros", "crop", "enlarged"]
 PresetName = Literal[
     "distinct",
-    "distinct_1px",
     "zhang_imagenet",
     "zhang_cifar",
     "aps_cifar",
@@ -121,9 +120,6 @@ cifar = partial(Preset, low=-3, high=2)
 PRESETS: dict[str, Preset] = {
     "distinct": Preset(
         source="cnnpool: -3..3 px, a distinct pair per image", low=-3, high=3, per_image=True, distinct=True
-    ),
-    "distinct_1px": Preset(
-        source="cnnpool: -1..1 px, a distinct pair per image", low=-1, high=1, per_image=True, distinct=True
     ),
     "zhang_imagenet": Preset(
         source="Zhang 2019, ImageNet: crops of 224 out of 256 px, one pair per batch of 8",

@@ -20,7 +20,7 @@ def test_pairs_are_drawn_for_each_image_or_each_batch():
     for name, preset in PRESETS.items():
         first, second = draw(name)
         if preset.per_image:
-            assert first.unique(dim=0).shape[0] == {"distinct": 49, "distinct_1px": 9, "one_px": 4}[name]
+            assert first.unique(dim=0).shape[0] == {"distinct": 49, "one_px": 4}[name]
         else:
             assert first[: preset.batch].unique(dim=0).shape[0] == 1
             assert first.unique(dim=0).shape[0] > 1 or preset.border in ("crop", "enlarged")
@@ -32,7 +32,7 @@ OFFSETS = {
     **{"zhang_imagenet": range(32), "zhang_cifar": range(32), "aps_imagenet": range(-32, 32)},
     **dict.fromkeys(("aps_cifar", "aps_crop", "lps_cifar", "lps_crop"), range(-3, 3)),
     **{"tips": range(-8, 9), "tips_fill": range(-8, 9), "flc_cifar": range(4)},
-    **{"distinct": range(-3, 4), "distinct_1px": range(-1, 2), "one_px": range(2)},
+    **{"distinct": range(-3, 4), "one_px": range(2)},
 }
 
 
