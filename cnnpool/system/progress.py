@@ -56,6 +56,9 @@ class Progress(tqdm):  # type: ignore[misc]
 
     def __exit__(self, *error: object) -> None:
         self.close()
+        if self._timer.is_alive():
+            # Cancelled, it ends at once; no thread outlives the bar.
+            self._timer.join()
         if self._spoken and error[0] is None:
             self._write(f"{self.what}: done, {duration(time.monotonic() - self._begun)}")
 
