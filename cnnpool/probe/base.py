@@ -80,7 +80,9 @@ class Probe(ABC):
 
         ``labels`` may be integers of any kind, also of pixels, (N, H, W); a ValueError for others.
         """
-        return self.read(model, stages, Batch(images, classes_of(images, labels), black, white))
+        batch = Batch(images, classes_of(images, labels), black, white)
+        with examined(model):
+            return self.read(model, stages, batch)
 
     @abstractmethod
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
@@ -119,14 +121,15 @@ def examined(model: nn.Module) -> Iterator[nn.Module]:
     In eval mode batch normalisation uses its running statistics and no operator draws, so nothing in the
     model changes and each sample's output depends on that sample alone.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    devices = sorted({p.device for p in model.parameters() if p.device.type == "cuda"}, key=str)
-    with torch.random.fork_rng(devices=devices):
+    training = [module for module in model.modules() if module.training]
+    # A probe may ask for this hundreds of times: parameters are only looked at where they may be on a GPU.
+    places = {p.device for p in model.parameters()} if torch.cuda.is_initialized() else set()
+    with torch.random.fork_rng(devices=sorted((d for d in places if d.type == "cuda"), key=str)):
         try:
-            yield model.eval()
+            yield model.eval() if training else model
         finally:
-            for module, mode in modes:
-                module.training = mode
+            for module in training:
+                module.training = True
 
 
 @contextmanager
