@@ -15,11 +15,13 @@ atexit.register(os._exit, 0)
 
 # An error here recurs in each job, which reports it.
 with suppress(Exception), importing():
+    # Lightning imports OmegaConf as it saves.
+    import omegaconf  # noqa: F401
     import torch
 
-    import cnnpool.fit
     import cnnpool.training  # noqa: F401
     from cnnpool import pool
+    from cnnpool.fit import callbacks, results, trainer  # noqa: F401
     from cnnpool.launch import run_job  # noqa: F401
 
     pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -151,6 +152,25 @@ def test_the_server_of_processes_has_looked_for_no_gpu():
     command = [sys.executable, "-c", PRELOAD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[] 2\n", "")
+
+
+LATER = """
+import pickle, sys
+import cnnpool.launch.preload
+from cnnpool.launch.run_job import run
+job, known = pickle.loads(bytes.fromhex(sys.argv[1])), set(sys.modules)
+outcome = run(job)
+later = {name.partition(".")[0] for name in sys.modules.keys() - known if not name.startswith("torch.utils.")}
+print(outcome.state, sorted(later), flush=True)
+"""
+
+
+def test_a_forked_job_imports_nothing_that_its_server_could_have(tmp_path):
+    options = ["data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false"]
+    (one,) = jobs_of(Request([*options, f"hydra.run.dir={tmp_path / 'run'}"]))
+    command = [sys.executable, "-c", LATER, pickle.dumps(one).hex()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "done []"
 
 
 def test_a_server_that_cannot_start_a_process_fails_the_job(context, tmp_path, monkeypatch):
