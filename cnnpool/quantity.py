@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 from cnnpool.json_text import flat, validated
@@ -70,7 +70,7 @@ class Quantity:
         """Whether it is a cost of the network, size or time; tables show costs last."""
         return self.seeds == "same" or self.timed
 
-    @property
+    @cached_property
     def tag(self) -> str:
         """Its tag in TensorBoard, ``section/quantity/where``, with the placeholders of ``key``."""
         section, *rest = [part for part in self.key.split(".") if part != "stages"]
@@ -79,8 +79,7 @@ class Quantity:
 
     def values(self, key: str) -> dict[str, str] | None:
         """The values of the placeholders in ``key``; None if the key does not match this quantity."""
-        found = _pattern(self.key, r"[^.]+").fullmatch(key)
-        return found and found.groupdict()
+        return _values(self.key, key, r"[^.]+")
 
     def filled(self, values: Mapping[str, str]) -> str:
         return _filled(self.key, values)
@@ -89,7 +88,7 @@ class Quantity:
         return _filled(self.tag, self.values(key) or {})
 
     def has_tag(self, tag: str) -> bool:
-        return bool(_pattern(self.tag, r"[^/]+").fullmatch(tag))
+        return _values(self.tag, tag, r"[^/]+") is not None
 
     def title_of(self, key: str) -> str:
         """The name of the number at ``key``, with its stage or with how all stages are combined."""
@@ -180,6 +179,14 @@ def _short(value: float, plus: str) -> str:
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def _values(text: str, whole: str, part: str) -> dict[str, str] | None:
+    """The values that the placeholders of ``text`` have in ``whole``; None if it does not match."""
+    if "<" not in text:
+        return {} if text == whole else None
+    found = _pattern(text, part).fullmatch(whole)
+    return found and found.groupdict()
 
 
 @cache
