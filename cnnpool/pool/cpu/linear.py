@@ -23,14 +23,12 @@ from cnnpool.pool.cpu.loops.planes import (
     SOME,
     cells_of,
     clear_edges,
+    copy_border,
     cut,
-    deal,
     fetch_run,
     fill,
-    fill_border,
-    fold_border,
+    move,
     next_row,
-    origin,
     paste,
     read_rows,
     run_of,
@@ -61,20 +59,33 @@ from cnnpool.pool.cpu.runs import (
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format, wide_of
 
+Held = tuple[int, int, int, int, int]
+"""Where sums of rows, the same dealt, copied rows, and sums of columns or gradients begin in scratch memory,
+and which number there is the first gradient.
+"""
+
 
 def _weighing(lanes: int) -> Any:
     """The weighted sums of so many windows side by side, times ``factors`` if given."""
     load, spread = loading(lanes), spreading(lanes)
 
     @inlined
+    def weighted(x: Address, at: int, cells: Terms, e: int, total: Number, like: Number) -> Any:
+        return load(x, at + read(cells[0], e, int64(0)), like) * read(cells[1], e, total)
+
+    @inlined
     def weigh(
         x: Address, at: int, cells: Terms, begin: int, end: int, factors: Address, t: int, out: Address,
         target: int, total: Number, like: Number, to: Number,
     ) -> None:  # fmt: skip
-        sums = spread(total)
-        for e in range(begin, end):
-            value = load(x, at + t + read(cells[0], e, int64(0)), like)
-            sums = sums + value * read(cells[1], e, total)
+        sums, at = spread(total), at + t
+        # Two cells at a time: there are few, and the loop takes as long as they do.
+        while begin + 1 < end:
+            sums = sums + weighted(x, at, cells, begin, total, like)
+            sums = sums + weighted(x, at, cells, begin + 1, total, like)
+            begin += 2
+        if begin < end:
+            sums = sums + weighted(x, at, cells, begin, total, like)
         if factors:
             sums = sums * load(factors, t, total)
         store(out, target + t, sums, to)
@@ -82,31 +93,27 @@ def _weighing(lanes: int) -> Any:
     return weigh
 
 
-_weigh_some = _weighing(LANES)
+MANY = 2 * LANES
+"""Networks have 32 channels, or rows of 32 pixels, more often than planes have so few."""
+_weigh_many, _weigh_some = _weighing(MANY), _weighing(LANES)
 
 
-def _runs(many: int) -> Any:
-    """A run of weighted sums, ``many`` at once and then ``LANES``."""
-    weigh_many = _weighing(many)
-
-    @inlined
-    def weigh(
-        x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
-        count: int, total: Number, like: Number, to: Number,
-    ) -> None:  # fmt: skip
-        begin, end, base = cells_of(cells, row, column)
-        at, done = at + base, count // many * many
-        for t in range(0, done, many):
-            weigh_many(x, at, cells, begin, end, factors, t, out, target, total, like, to)
-        for t in range(done, count, LANES):
+@inlined
+def _weigh(
+    x: Address, at: int, cells: Terms, row: int, column: int, factors: Address, out: Address, target: int,
+    count: int, total: Number, like: Number, to: Number,
+) -> None:  # fmt: skip
+    """A run of weighted sums."""
+    (begin, end, base), t = cells_of(cells, row, column), 0
+    at += base
+    while t < count:
+        if t + MANY <= count:
+            _weigh_many(x, at, cells, begin, end, factors, t, out, target, total, like, to)
+            t += MANY
+        else:
             t = max(0, min(t, count - LANES))
             _weigh_some(x, at, cells, begin, end, factors, t, out, target, total, like, to)
-
-    return weigh
-
-
-# Networks have 32 channels more often than planes have so few pixels.
-_weigh, _weigh_last = _runs(4 * LANES), _runs(2 * LANES)
+            t += LANES
 
 
 @compiled
@@ -123,7 +130,7 @@ def sum_last(
         while c < columns:
             target, many = (line * columns + c) * channels, run_of(cells, c, columns, channels)
             fetch_run(x, ahead + c * some, many * some, like)
-            _weigh_last(x, at, cells, row, c, 0, y, target, many * channels, total, like, like)
+            _weigh(x, at, cells, row, c, 0, y, target, many * channels, total, like, like)
             c += many
 
 
@@ -151,54 +158,58 @@ def _send_last(
 @compiled
 def sum_planes(
     start: int, stop: int, scratch: Address, x: Address, y: Address, of: Map, outputs: Map, grid: Grid,
-    down: Terms, across: Terms, border: Border, factors: Address, held: tuple[int, ...], total: Number,
-    like: Number,
+    down: Terms, across: Terms, border: Border, factors: Address, held: Held, total: Number, like: Number,
 ) -> None:  # fmt: skip
     """Planes ``start`` to ``stop``: for each row of results a sum of rows, then for all sums of columns."""
-    image, sums, line, copy = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
-    (_, sw, _, pw, pitch, part), count = grid, outputs[0] * grid[4] * outputs[2]
-    straight = pitch == outputs[1] and outputs[2] == outputs[3] and count >= LANES
-    (_, width, pixel, _), run = of, of[1] * of[2]
-    fill(image, sw * part, total)
+    (height, width, pixel, _), rows, (_, sw, _, pw, pitch, part) = of, outputs[0], grid
+    lines, image, short, sums = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
+    run, line, count = width * pixel, sw * pitch * pixel, rows * pitch * pixel
+    one_row, dealt = (1, rows * sw * pitch, pixel, pixel), (1, sw, 0, 0, 0, part)
+    straight = pitch == outputs[1] and count >= LANES
+    fill(lines, rows * line, total)
+    fill(short, height * line if run < LANES else 0, like)
     for unit in range(start, stop):
-        source, (at, _) = x, origin(unit, of)
+        source, at, first, some = x, unit * height * run, pw * pixel, run
         if run < LANES:
-            # A vector of the last row would end outside the map.
-            read_rows(x, unit, of, copy, 0, width, like, like)
-            source, at = copy, 0
-        for row in range(outputs[0]):
-            _weigh(source, at, down, row, 0, 0, line, 0, run, total, like, total)
-            if pixel == 1 or sw == 1:
-                deal(line, 0, run, image, row * pitch * pixel, part, pw * pixel, sw, total, total)
-            else:
-                cut(line, 0, (1, width, pixel, pixel), image, (1, sw, row, pw, pitch, part), total, total)
-        fill_border(image, pixel, grid, border, total)
-        if straight:
-            out, _ = origin(unit, outputs)
-            _weigh(image, 0, across, 0, 0, factors, y, out, count, total, total, like)
-        else:
-            _weigh(image, 0, across, 0, 0, factors, sums, 0, count, total, total, like)
+            # A vector of a row would end in the next.
+            read_rows(x, unit, of, short, first, sw * pitch, like, like)
+            source, at, first, some = short, 0, 0, line
+        for row in range(rows):
+            _weigh(source, at, down, row, 0, 0, lines, row * line + first, some, total, like, total)
+        copy_border(lines, rows * line, pixel, sw * pitch, border, False, total)
+        if sw > 1:
+            cut(lines, 0, one_row, image, dealt, total, total)
+        target, at = (y, unit * count) if straight else (sums, 0)
+        _weigh(image, 0, across, 0, 0, factors, target, at, count, total, total, like)
+        if not straight:
             write_rows(sums, y, unit, outputs, pitch, like)
 
 
 @compiled
 def adjoint_planes(
     start: int, stop: int, scratch: Address, grad: Address, out: Address, of: Map, outputs: Map, grid: Grid,
-    cells: Terms, border: Border, factors: Address, held: tuple[int, ...], begin: int, total: Number,
-    like: Number,
+    down: Terms, across: Terms, border: Border, factors: Address, held: Held, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """As ``sum_planes``, from gradients of outputs to those of inputs."""
-    image, grads, (some, count) = scratch + held[0], scratch + held[1], held[2:]
-    (_, sw, _, _, pitch, part), parts = grid, grid[0] * grid[1]
-    fill(grads, some, total)
+    """From gradients of outputs to those of inputs, ``sum_planes`` backwards."""
+    (height, width, pixel, _), rows, (_, sw, _, pw, pitch, part) = of, outputs[0], grid
+    lines, image, short, grads = scratch + held[0], scratch + held[1], scratch + held[2], scratch + held[3]
+    run, line, count, begin = width * pixel, sw * pitch * pixel, rows * pitch * pixel, held[4]
+    one_row, dealt = (1, rows * sw * pitch, pixel, pixel), (1, sw, 0, 0, 0, part)
+    fill(grads, part, total)
     for unit in range(start, stop):
         read_rows(grad, unit, outputs, grads, begin, pitch, like, total)
-        for t in range(0, some if factors else 0, LANES):
-            store(grads, t, load(grads, t, total) * load(factors, t, total), total)
-        for n in range(parts):
-            _weigh(grads, begin, cells, n // sw, n % sw, 0, image, n * part, count, total, total, total)
-        fold_border(image, of[2], grid, border, total)
-        paste(image, out, unit, of, grid, total, like)
+        for t in range(0, count if factors else 0, LANES):
+            store(grads, begin + t, load(grads, begin + t, total) * load(factors, t, total), total)
+        for n in range(sw):
+            _weigh(grads, begin, across, 0, n, 0, image, n * part, count, total, total, total)
+        if sw > 1:
+            paste(image, lines, 0, one_row, dealt, total, total)
+        copy_border(lines, rows * line, pixel, sw * pitch, border, True, total)
+        target, at = (short, 0) if run < LANES else (out, unit * height * run)
+        for row in range(height):
+            _weigh(lines, pw * pixel, down, row, 0, 0, target, at + row * run, run, total, total, like)
+        if run < LANES:
+            move(short, 0, out, unit * height * run, height * run, like, like)
 
 
 def _tiled(lanes: int) -> tuple[Any, Any]:
@@ -266,14 +277,6 @@ def _adjoint_tiles(
         clear_edges(out, plane, size, like)
 
 
-def _weights(sides: list[Side]) -> tuple[list[list[float]], Tensor | None]:
-    """The weights of a window's rows and columns, and (H', W') the factors of sums with unequal divisors."""
-    if all(len(set(side.divisors)) < 2 for side in sides):
-        return [[w / n for w in side.weights] for side in sides for n in side.divisors[:1] or (1,)], None
-    tall, broad = (table(side.divisors, torch.float64) for side in sides)
-    return [list(side.weights) for side in sides], 1 / torch.outer(tall, broad)
-
-
 @lru_cache(maxsize=1024)
 def plan(linear: Separable, channels: int, dtype: torch.dtype, adjoint: bool) -> Plan:
     last, size, out_size = linear.channels_last, linear.size, linear.output_size
@@ -294,58 +297,40 @@ def plan(linear: Separable, channels: int, dtype: torch.dtype, adjoint: bool) ->
     # Not blurs: the kernels of max_blur go on with planes.
     if are_tiles((down, across)) and not last and sides[0].divisors:
         kernel = _adjoint_tiles if adjoint else _forward_tiles
-        (tall, broad), _ = _weights(sides)
-        rest = size, out_size, scalar(tall[0] * broad[0], wide), numbers[1]
+        rest = size, out_size, scalar(1 / sides[0].divisors[0] / sides[1].divisors[0], wide), numbers[1]
         return Plan(kernel, result, channels, 0, rest, ())
-    units = -(-channels // LANES) if last else channels
-    if not adjoint:
-        # Rows of results, whose columns are summed, are sums of rows.
-        down = (down[1], down[1], 1, 1, 0, 1)
-    return _plan_of_planes(sides, planes((down, across), channels, last), adjoint, dtype, result, units)
+    # Sums of rows, whose columns are summed, are rows of windows.
+    plane = planes(((down[1], down[1], 1, 1, 0, 1), across), channels, last)
+    return _plan_of_planes(sides, plane, adjoint, dtype, 1 if last else channels)
 
 
-def _plan_of_planes(
-    sides: list[Side], cut: Planes, adjoint: bool, dtype: torch.dtype, result: tuple[int, int], units: int
-) -> Plan:
-    (weights, factors), wide = _weights(sides), wide_of(torch.empty(0, dtype=dtype))
-    numbers, item, size = (scalar(0.0, wide), scalar(0.0, dtype)), dtype.itemsize, wide.itemsize
-    rows, columns = ([n + s.padding for copied in s.border() for n in copied] for s in sides)
-    sh, sw = cut.grid[:2]
-    rows = [(h % sh * sw * cut.part + h // sh * cut.pitch * cut.pixel) for h in rows if adjoint]
-    columns = [w % sw * cut.part + w // sw * cut.pixel for w in columns]
-    borders = [table(several, torch.int64) for several in (rows, columns)]
-    border = (*(part for b in borders for part in (len(b) // 2, b.data_ptr())),)
-    begin, count = (cut.begin, cut.pixels) if adjoint else (0, cut.windows)
-    some = begin + count + LANES
-    spaced = None if factors is None else torch.zeros(some + LANES, dtype=wide, device=CPU)
-    if factors is not None and spaced is not None:
-        gap = cut.pitch * cut.pixel
-        for r, row in enumerate(factors):
-            at = begin + r * gap
-            spaced[at : at + len(row) * cut.pixel] = row.repeat_interleave(cut.pixel)
-    pointer = 0 if spaced is None else spaced.data_ptr()
-    held: tuple[int, ...]
-    if not adjoint:
-        side, run = sides[0], sides[1].length * cut.pixel
-        entries = (side if factors is None else side._replace(divisors=())).entries()
-        down = Weights(scaled(entries, run), [[(0, 1.0)]], wide)
-        across = Weights([[(0, 1.0)]], _weighted(cut.cells(1), weights[1]), wide)
-        copy = side.length * LANES * item
-        held, scratch = scratch_layout(cut.image * size, some * item, (run + LANES) * size, copy)
-        of = side.length, *cut.map[1:]
-        where: tuple[Any, ...] = of, cut.outputs, cut.grid, down.pointers, across.pointers, border, pointer
-        rest: tuple[Any, ...] = *where, held, *numbers
-        return Plan(sum_planes, result, units, scratch, rest, (down, across, borders, spaced))
-    lists = [_weighted(cut.adjoint_cells(axis), weights[axis]) for axis in (0, 1)]
-    cells = Weights(lists[0], lists[1], wide)
-    held, scratch = scratch_layout(cut.image * size, (some + LANES) * size)
-    where = cut.map, cut.outputs, cut.grid, cells.pointers, border, pointer
-    rest = *where, (*held, some, count), begin, *numbers
-    return Plan(adjoint_planes, result, units, scratch, rest, (cells, borders, spaced))
-
-
-def _weighted(cells: list[list[tuple[int, int]]], weights: list[float]) -> list[list[tuple[int, float]]]:
-    return [[(place, weights[cell]) for place, cell in several] for several in cells]
+def _plan_of_planes(sides: list[Side], plane: Planes, adjoint: bool, dtype: torch.dtype, units: int) -> Plan:
+    (tall, broad), pixel, wide = sides, plane.pixel, wide_of(torch.empty(0, dtype=dtype))
+    of, outputs = (tall.length, broad.length, pixel, pixel), (tall.outputs, broad.outputs, pixel, pixel)
+    run, line = broad.length * pixel, broad.stride * plane.pitch * pixel
+    weights, factors, size = broad.weights, torch.empty(0, dtype=wide, device=CPU), wide.itemsize
+    if len(set(broad.divisors)) == 1:
+        weights = tuple(w / broad.divisors[0] for w in weights)
+    elif broad.divisors:
+        factors = torch.zeros(tall.outputs + LANES, plane.pitch, pixel, dtype=wide, device=CPU)
+        factors[:, : broad.outputs] = (1 / table(broad.divisors, torch.float64))[:, None]
+    entries = tall.adjoint_entries() if adjoint else tall.entries()
+    down = Weights(scaled(entries, line if adjoint or run < LANES else run), [[(0, 1.0)]], wide)
+    cells = plane.adjoint_cells(1) if adjoint else plane.cells(1)
+    columns = [[(place, weights[cell]) for place, cell in several] for several in cells]
+    across = Weights([[(0, 1.0)]], columns, wide)
+    border = table([(n + broad.padding) * pixel for copied in broad.border() for n in copied], torch.int64)
+    dealt, short = broad.stride * plane.part, (tall.length * line if run < LANES else 0)
+    numbers = dealt, dealt if broad.stride > 1 else 0, short + LANES, plane.part
+    (lines, image, *others), scratch = scratch_layout(*(size * n for n in numbers))
+    rest: tuple[Any, ...] = (
+        *(of, outputs, plane.grid, down.pointers, across.pointers, (len(border) // 2, border.data_ptr())),
+        factors.data_ptr() if len(factors) else 0,
+        (lines, image if broad.stride > 1 else lines, *others, plane.before * pixel),
+        *(scalar(0.0, wide), scalar(0.0, dtype)),
+    )
+    kernel, result = (adjoint_planes, of[:2]) if adjoint else (sum_planes, outputs[:2])
+    return Plan(kernel, result, units, scratch, rest, (down, across, border, factors))
 
 
 def pool(x: Tensor, linear: Separable, adjoint: bool) -> Tensor:

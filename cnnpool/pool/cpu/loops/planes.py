@@ -7,7 +7,7 @@ same cell of neighbouring windows is adjacent. Runs may be read and written past
 
 from numba import int64
 
-from cnnpool.pool.cpu.loops.lanes import LANES, copying, fetch, joining, load, parting, read, store, write
+from cnnpool.pool.cpu.loops.lanes import LANES, copying, fetch, joining, parting, read, write
 from cnnpool.pool.cpu.loops.signatures import (
     Address,
     Border,
@@ -23,7 +23,7 @@ from cnnpool.pool.cpu.loops.signatures import (
 FEW, SOME = 4, 8
 AHEAD = 1024
 """How far in front numbers are asked for: planes are too small for the hardware to do it in time."""
-_copy, _copy_few, _copy_one = copying(LANES), copying(FEW), copying(1)
+_copy, _copy_some, _copy_few, _copy_one = (copying(n) for n in (LANES, SOME, FEW, 1))
 _part, _part_few, _join, _join_few = parting(SOME), parting(FEW), joining(SOME), joining(FEW)
 
 
@@ -45,9 +45,11 @@ def move(source: Address, i: int, target: Address, k: int, count: int, like: Num
         for t in range(0, count, LANES):
             t = min(t, count - LANES)
             _copy(source, i + t, target, k + t, like, to)
+    elif count >= SOME:
+        for t in (0, count - SOME):
+            _copy_some(source, i + t, target, k + t, like, to)
     elif count >= FEW:
-        for t in range(0, count, FEW):
-            t = min(t, count - FEW)
+        for t in (0, count - FEW):
             _copy_few(source, i + t, target, k + t, like, to)
     else:
         for t in range(count):
@@ -249,43 +251,15 @@ def run_of(cells: Terms, column: int, columns: int, pixel: int) -> int:
     return columns - column
 
 
-@inlined
-def _across(image: Address, k: int, at: int, pixel: int, grid: Grid, adding: bool, like: Number) -> None:
-    """Copy (or add) the numbers of a column from ``at`` on to those from ``k`` on, in all rows."""
-    sh, sw, _, _, pitch, part = grid
-    for u in range(sh):
-        for n in range(u * sw * part, u * sw * part + pixel):
-            for row in range(n, n + part - pitch * pixel, pitch * pixel):
-                value = read(image, row + at, like)
-                write(image, row + k, read(image, row + k, like) + value if adding else value)
-
-
 @compiled
-def fill_border(image: Address, pixel: int, grid: Grid, border: Border, like: Number) -> None:
-    """Copy to the pixels around a map those that its padding mode puts there: columns first, then rows."""
-    (_, sw, _, _, pitch, part), (rows, row, columns, column) = grid, border
+def copy_border(
+    image: Address, count: int, pixel: int, pitch: int, border: Border, adjoint: bool, like: Number
+) -> None:
+    """Copy to columns around a map those that its padding mode puts there, or add them to these."""
+    columns, places = border
     for e in range(columns):
-        k, at = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
-        _across(image, k, at, pixel, grid, False, like)
-    for e in range(rows):
-        k, at = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
-        for v in range(0, sw * part, part):
-            move(image, at + v, image, k + v, pitch * pixel, like, like)
-
-
-@compiled
-def fold_border(image: Address, pixel: int, grid: Grid, border: Border, like: Number) -> None:
-    """The adjoint of ``fill_border``: add the pixels around a map to those that they were copies of."""
-    (_, sw, _, _, pitch, part), (rows, row, columns, column) = grid, border
-    count = pitch * pixel
-    whole = count // LANES * LANES
-    for e in range(rows):
-        k, at = read(row, 2 * e, int64(0)), read(row, 2 * e + 1, int64(0))
-        for v in range(0, sw * part, part):
-            for n in range(v, v + whole, LANES):
-                store(image, at + n, load(image, at + n, like) + load(image, k + n, like), like)
-            for n in range(v + whole, v + count):
-                write(image, at + n, read(image, at + n, like) + read(image, k + n, like))
-    for e in range(columns):
-        k, at = read(column, 2 * e, int64(0)), read(column, 2 * e + 1, int64(0))
-        _across(image, at, k, pixel, grid, True, like)
+        k, at = read(places, 2 * e, int64(0)), read(places, 2 * e + 1, int64(0))
+        for n in range(pixel):
+            for row in range(n, count, pitch * pixel):
+                around, value = read(image, row + k, like), read(image, row + at, like)
+                write(image, row + (at if adjoint else k), value + around if adjoint else value)

@@ -17,8 +17,8 @@ Map = tuple[int, int, int, int]
 """Height and width, the numbers of a pixel in a plane, and those of a pixel in memory."""
 Grid = tuple[int, int, int, int, int, int]
 """Vertical and horizontal stride and padding, pixels of a line, and numbers of a part."""
-Border = tuple[int, Address, int, Address]
-"""How many rows, and where each is and the one that it copies; the same of columns."""
+Border = Pair
+"""How many columns around a map there are, and the address of where each is and the one that it copies."""
 Terms = tuple[Address, Address, Address, Address, Address, tuple[int, ...]]
 """The cells of every result: places, numbers, where each list starts, and the lists of rows and columns; if
 there is one list alone, of four cells, their number as a length, which the compiler knows.
