@@ -66,8 +66,12 @@ def deal(
     if stride == 1:
         move(source, i, target, k + padding, width, like, to)
     elif stride > 2 or pairs < FEW:
-        for w in range(padding, padding + width):
-            _copy_one(source, i + w - padding, target, k + w % stride * part + w // stride, like, to)
+        v, k = padding % stride, k + padding // stride
+        for w in range(width):
+            _copy_one(source, i + w, target, k + v * part, like, to)
+            v += 1
+            if v == stride:
+                v, k = 0, k + 1
     else:
         even, odd = k + turn * part + (padding >> 1), k + (1 - turn) * part + (padding + 1 >> 1)
         for t in range(0, pairs if pairs >= SOME else 0, SOME):
@@ -90,8 +94,12 @@ def gather(
     if stride == 1:
         move(source, i + padding, target, k, width, like, to)
     elif stride > 2 or pairs < FEW:
-        for w in range(padding, padding + width):
-            _copy_one(source, i + w % stride * part + w // stride, target, k + w - padding, like, to)
+        v, i = padding % stride, i + padding // stride
+        for w in range(width):
+            _copy_one(source, i + v * part, target, k + w, like, to)
+            v += 1
+            if v == stride:
+                v, i = 0, i + 1
     else:
         even, odd = i + turn * part + (padding >> 1), i + (1 - turn) * part + (padding + 1 >> 1)
         for t in range(0, pairs if pairs >= SOME else 0, SOME):
