@@ -179,8 +179,10 @@ def prepare(
     run.flags = in_batches(TrainerFlags(**settings.get("trainer", {})).given, run.images)
     run.out, run.run, run.probes, run.overrides = out, name, probes, overrides
     run.asked = identity_settings(settings)
-    # Precision and data are not settings, but they must match a checkpoint too.
+    # Precision, data and initial weights are not settings, but they must match a checkpoint too.
     facts = {**run.asked, "precision": precision_of(run.recipe), "data_sha256": run.dataset.sha256}
+    if "weights_sha256" in run.model:
+        facts["weights_sha256"] = run.model["weights_sha256"]
     run.classifier.header = checkpoint.header(facts, kernels_in_use())
     out.mkdir(parents=True, exist_ok=True)
     if not rank():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of
-from cnnpool.pool import ApsPool2d, LpsPool2d
+from cnnpool.pool import ApsPool2d, LpsPool2d, MedianPool2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
 from cnnpool.pool.strided import Rectifier
@@ -194,7 +194,9 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
         windows=reach,
         weights={key: value.detach() for key, value in operator.named_parameters()},
         phases=parts,
-        picks=bool((reach[:1] & (derivatives(operator, close_images(images.shape)) == 0)).any()),
+        # Which of equal cells a median selects depends on the others.
+        picks=not isinstance(operator, MedianPool2d)
+        and bool((reach[:1] & (derivatives(operator, close_images(images.shape)) == 0)).any()),
         options=options,
         rectified=rectified,
         inner_relu=inner,

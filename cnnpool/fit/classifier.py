@@ -178,6 +178,9 @@ class Classifier(LightningModule):
         images, labels = batch
         logits = self(images)
         loss = self.loss(logits, labels)
+        if loss.numel() != 1:
+            kind, shape = type(self).__name__, tuple(loss.shape)
+            raise ValueError(f"{kind}.loss must return one number, such as the mean over images, got {shape}")
         if loss.device.type == "cpu" and not loss.isfinite():
             raise self._diverged(loss.item(), batch_idx)
         self._add("step", loss, logits, labels)

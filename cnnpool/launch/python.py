@@ -24,7 +24,8 @@ from cnnpool.launch.check import loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
-from cnnpool.launch.run_job import catch_up, finished, late_logs
+from cnnpool.launch.run_job import catch_up, finished, late_logs, look_again
+from cnnpool.published.weights import Weights
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.run_folder.results import Results, weights
@@ -42,6 +43,8 @@ OWN: dict[str, tuple[Mapping[str, Any], str]] = {
     "readout": (readout.READOUTS, "readouts"),
 }
 """Settings that may be a script's own class or function."""
+BASES: dict[str, type] = {"pool": pool.Pool2d, "readout": readout.Readout}
+"""What such a class is derived from; a function may return any module."""
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
 
@@ -57,7 +60,8 @@ def train(
 
     Settings are overrides, ``"fit.epochs=3"``, or mappings and keyword arguments, ``fit={"epochs": 3}``.
     ``model``, ``data``, ``pool`` and ``readout`` may also be a script's own: a class or function as an
-    installed package would bring it, or as ``model`` a module, of which a copy is trained.
+    installed package would bring it, or as ``model`` a module, of which a copy is trained. From other weights
+    it is another run.
 
     Args:
         callbacks: of Lightning, beside those of ``callback=``; their ``state_dict`` must be complete for a
@@ -75,12 +79,15 @@ def train(
         DivergedError: if the loss is no longer finite.
         OccupiedError: if the run's folder holds another run.
     """
+    look_again()
     job = _job([*lines(*overrides, settings)])
     # Part of what a run is recognised by; their code is not.
     if classifier is not None:
         job.settings["classifier"] = classifier.__name__
     if callbacks:
         job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
+    if (module := _module_of(job)) is not None:
+        job.settings["initial_weights"] = Weights(module.state_dict(), "of a module").sha256[:12]
     if job.settings["trainer"]["fast_dev_run"]:
         raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
     assists = rank() > 0
@@ -132,6 +139,7 @@ def datamodule(name: "str | type[Source]", *, seed: int = 0, **options: Any) -> 
 
     if not isinstance(name, str):
         name = registry.offer(data.DATASETS, "datasets", name)
+    options = {key: plain(value) for key, value in options.items()}
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
     # Composed for required options, and used unparsed: Hydra's parser changes some characters.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
@@ -164,6 +172,9 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
             if key in OWN and value is not None and not isinstance(value, str | Mapping):
                 table, group = OWN[key]
                 entry = copied(value) if isinstance(value, nn.Module) and key == "model" else value
+                if isinstance(value, type) and not issubclass(value, BASES.get(key, object)):
+                    base = f"cnnpool.{key}.{BASES[key].__name__}"
+                    raise ValueError(f"{key}={value.__name__}: its class must be derived from {base}")
                 yield f"{key}={registry.offer(table, group, entry)}"
             elif isinstance(value, Mapping) and value:
                 place = key.partition("@")[2] or key
@@ -176,6 +187,7 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
 
 def typed(value: Any) -> str:
     """A value as on the command line."""
+    value = plain(value)
     match value:
         case None | bool():
             return json.dumps(value)
@@ -190,6 +202,11 @@ def typed(value: Any) -> str:
     return text if is_plain else QuotedString(text, Quote.single).with_quotes()
 
 
+def plain(value: Any) -> Any:
+    """``value``, or the Python number in a scalar of NumPy."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def copied(module: nn.Module) -> Callable[..., nn.Module]:
     """A function that returns copies of ``module``, with a digest of its layers as an option."""
     shapes = {name: list(value.shape) for name, value in module.state_dict().items()}
@@ -201,7 +218,15 @@ def copied(module: nn.Module) -> Callable[..., nn.Module]:
         return copy.deepcopy(module)
 
     copy_of.__name__ = type(module).__name__
+    copy_of.module = module  # type: ignore[attr-defined]
     return copy_of
+
+
+def _module_of(job: Job) -> nn.Module | None:
+    """The script's own module that the job trains a copy of."""
+    model = job.settings["model"]
+    entry = registry.lookup({}, "networks", model["arch"]) if model["name"] == "installed" else None
+    return getattr(entry, "module", None)
 
 
 def _job(overrides: Any) -> Job:

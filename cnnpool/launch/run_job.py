@@ -136,15 +136,15 @@ def finished(job: Job) -> Results | None:
         raise OccupiedError(
             f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {remedy}"
         )
-    try:
-        differ = other_data(found, job.settings)
-    except ValueError as error:
-        raise OccupiedError(
-            f"{job.folder} holds a finished run whose data cannot be compared: {error}"
-        ) from None
-    if differ:
-        what = f"a finished run on other data ({'; '.join(differ)})"
-        raise OccupiedError(f"{job.folder} holds {what}: {REMEDY}")
+    for what, compare in (("data", other_data), ("weights", other_weights)):
+        try:
+            differ = compare(found, job.settings)
+        except ValueError as error:
+            said = f"a finished run whose {what} cannot be compared: {error}"
+            raise OccupiedError(f"{job.folder} holds {said}") from None
+        if differ:
+            said = f"a finished run on other {what} ({'; '.join(differ)})"
+            raise OccupiedError(f"{job.folder} holds {said}: {REMEDY}")
     log.info("%s is finished already", job.folder)
     return found
 
@@ -164,12 +164,33 @@ def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
     return [*moved, f"data_sha256: {found.data_sha256[:12]} -> {now[:12]}"]
 
 
+def other_weights(found: Results, settings: Mapping[str, Any]) -> list[str]:
+    """Likewise of the file of initial weights, unless it is gone."""
+    before = found.model.get("weights_sha256")
+    now = before and _weights_digest(json.dumps(settings["model"]))
+    return [f"weights_sha256: {before[:12]} -> {now[:12]}"] if before and now and now != before else []
+
+
+def look_again() -> None:
+    """Forget the data and weights that were compared: between two calls from Python they may change."""
+    _digest.cache_clear()
+    _weights_digest.cache_clear()
+
+
 @cache
 def _digest(chosen: str) -> str:
     with importing():
         from cnnpool import data
 
     return data.identity(**json.loads(chosen))
+
+
+@cache
+def _weights_digest(chosen: str) -> str | None:
+    with importing():
+        from cnnpool.published.build import weights_of_file
+
+    return weights_of_file(json.loads(chosen))
 
 
 def failed(job: Job, error: BaseException) -> Outcome:

@@ -48,7 +48,7 @@ def median_pool2d(
 class MedianPool2d(PlainWindowPool2d):
     """y = the (lower) median of the window: robust to single outliers (Tukey 1977 for the filter).
 
-    Gradient: 1 to the selected cell, 0 to the others; among equal cells always the same one is selected.
+    Gradient: 1 to the selected cell, 0 to the others; which of equal cells is selected depends on the others.
     Sorted by a network of comparisons, so the backward pass is deterministic on every device.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.

@@ -14,7 +14,7 @@ from cnnpool import registry
 from cnnpool.choices import is_published, located
 from cnnpool.model.base import Cnn
 from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Timm, Torchvision, own_options
-from cnnpool.published.weights import Loaded, load_into
+from cnnpool.published.weights import Loaded, from_file, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
 from cnnpool.surgery.dense import ends_in_channels
@@ -222,6 +222,12 @@ def preset_of(settings: Mapping[str, Any]) -> Preset | None:
         return None
     with located("model", settings["model"]):
         return _published(json.dumps(settings["model"]))
+
+
+def weights_of_file(model: Mapping[str, Any]) -> str | None:
+    """Identity of the initial weights in the file that the settings of a model name, if it is there."""
+    file = source_of(**model)[0].file
+    return from_file(file).sha256 if file and file.is_file() else None
 
 
 def sized(settings: Mapping[str, Any]) -> dict[str, Any]:

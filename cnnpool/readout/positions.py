@@ -30,7 +30,7 @@ class Flatten(Readout):
         ValueError: if hidden is negative, or a map has another size.
     """
 
-    formula = "relu(W vec(x) + b)"
+    formula = "relu(W vec(x) + b), or vec(x) if hidden is 0"
     paper = "LeCun 1998, doi:10.1109/5.726791"
     shift = "changes: each position has its own weights"
     any_size = False
@@ -47,7 +47,7 @@ class Flatten(Readout):
         self.layer = nn.Sequential(nn.Linear(self.entries, hidden), nn.ReLU()) if hidden else nn.Identity()
 
     def flops(self, height: int, width: int) -> int:
-        return 0 if self.out_features == self.entries else (2 * self.entries + 1) * self.out_features
+        return 0 if isinstance(self.layer, nn.Identity) else (2 * self.entries + 1) * self.out_features
 
     def forward(self, x: Tensor) -> Tensor:
         require_size(self, x, self.size)

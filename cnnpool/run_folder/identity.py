@@ -8,7 +8,8 @@ from typing import Any, Literal
 from cnnpool.json_text import flat
 
 DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "trainer", "callback")
-FROM_PYTHON = ("classifier", "callbacks")  # Names of a script's own classes
+# Names of a script's own classes, and a digest of its own network's weights
+FROM_PYTHON = ("classifier", "callbacks", "initial_weights")
 EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "data.root": "nothing",
     "data.download": "nothing",

@@ -97,7 +97,7 @@ def test_a_tie_is_named_with_the_rule_that_decides_it():
 
 def test_where_no_rule_of_ties_decides_none_is_named():
     # aps and stochastic take one of the equal 4s too, but by its phase and by chance.
-    for name in ("avg", "aps", "stochastic", "subsample", "gap"):
+    for name in ("avg", "aps", "stochastic", "subsample", "gap", "median"):
         assert "tie:" not in text(example(name))
 
 

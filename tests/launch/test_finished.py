@@ -25,7 +25,7 @@ FOLDER = "hydra.run.dir=here"
 @pytest.fixture(autouse=True)
 def each_command_reads_anew():
     yield
-    run_job._digest.cache_clear()
+    run_job.look_again()
 
 
 def photos(root, colour):
@@ -41,7 +41,7 @@ def photos(root, colour):
 @pytest.fixture
 def train(call):
     def run(root, *more):
-        run_job._digest.cache_clear()
+        run_job.look_again()
         return call("train", *call.quick[1:], FOLDER, "data=image_folder", f"data.root={root}", *more)
 
     return run

@@ -1,6 +1,7 @@
 """Training networks of other packages from the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from cnnpool.launch import run_job
 from cnnpool.run_folder.checkpoint import load
 
 timm = pytest.importorskip("timm")
@@ -61,10 +63,9 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
     torch.manual_seed(3)
     network = timm.create_model("test_resnet", num_classes=7)
     save_file(network.state_dict(), "own.safetensors")
-    status, out, _ = call(
-        "train", *TINY, "model.weights=own.safetensors", "fit.freeze=1", "fit.layer_decay=0.5",
-        "fit.head_rate=5"
-    )  # fmt: skip
+    options = ("model.weights=own.safetensors", "fit.freeze=1", "fit.layer_decay=0.5", "fit.head_rate=5")
+    run = ("train", *TINY, *options)
+    status, out, _ = call(*run)
     assert status == 0 and "weights from own.safetensors; new, since the classes are others: " in out
     assert "recipe fit=finetune, since model.weights is given; fit=default is" in out
     ((folder, found),) = results().items()
@@ -73,6 +74,15 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
     state = load(folder / "checkpoints" / "last.ckpt")["state_dict"]
     first = next(name for name in network.state_dict() if name.endswith("weight"))
     assert torch.equal(state[f"model.network.{first}"], network.state_dict()[first])
+    # Other weights in the same file are another run; without the file the run is known all the same.
+    assert "is finished already" in call(*run)[1]
+    save_file({name: value + 1 for name, value in network.state_dict().items()}, "own.safetensors")
+    run_job.look_again()
+    status, _, err = call(*run)
+    assert status == 2 and "holds a finished run on other weights (weights_sha256: " in err
+    os.remove("own.safetensors")
+    run_job.look_again()
+    assert "is finished already" in call(*run)[1]
 
 
 def test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again(call, tmp_path):

@@ -282,3 +282,8 @@ def test_heads_default_to_one_per_64_channels_where_that_fits_and_must_divide_th
     for readout in (readouts.AttentionPool2d, readouts.ClipAttentionPool2d, readouts.SimPool2d):
         with pytest.raises(ValueError, match="heads must divide the 12 channels, got 5"):
             readout(C, SIZE, heads=5)
+
+
+def test_a_hidden_layer_as_wide_as_the_map_costs_its_arithmetic():
+    assert readouts.Flatten(8, (4, 4), hidden=128).flops(4, 4) == (2 * 128 + 1) * 128
+    assert readouts.Flatten(8, (4, 4), hidden=0).flops(4, 4) == 0

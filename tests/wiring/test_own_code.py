@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback
@@ -162,6 +163,54 @@ def test_a_module_is_trained_as_a_copy_and_another_is_refused(in_a_folder):
         cnnpool.train(model=lambda classes: build(classes))
 
 
+def test_a_module_of_other_weights_is_another_run(in_a_folder):
+    torch.manual_seed(0)
+    network, other = build(10), build(10)
+    cnnpool.train(QUICK, {"data.limit": 128}, model=network)
+    with pytest.raises(Exception, match=r"holds a finished run with other settings \(initial_weights: "):
+        cnnpool.train(QUICK, {"data.limit": 128}, model=other)
+    again = cnnpool.train(QUICK, {"data.limit": 128}, model=other, overwrite=True)
+    assert cnnpool.train(QUICK, {"data.limit": 128}, model=other).finished == again.finished
+
+
+def test_images_that_changed_between_two_calls_are_seen(in_a_folder):
+    pixels = torch.arange(60, dtype=torch.uint8)[:, None, None, None].repeat(1, 1, 6, 6)
+    first, second = (
+        from_tensors((one, torch.arange(60) % 2), (one[:10], torch.arange(10) % 2))
+        for one in (pixels, 255 - pixels)
+    )
+    found = cnnpool.train(QUICK, data=first, model=build)
+    assert cnnpool.train(QUICK, data=first, model=build).finished == found.finished
+    with pytest.raises(Exception, match="holds a finished run on other data"):
+        cnnpool.train(QUICK, data=second, model=build)
+    assert cnnpool.train(QUICK, data=first, model=build).finished == found.finished
+
+
+@pytest.mark.parametrize(
+    ("own", "base"),
+    [
+        ({"pool": nn.MaxPool2d}, "pool=MaxPool2d: its class must be derived from cnnpool.pool.Pool2d"),
+        (
+            {"readout": nn.AdaptiveAvgPool2d},
+            "readout=AdaptiveAvgPool2d: its class must be derived from cnnpool.readout.Readout",
+        ),
+    ],
+)
+def test_a_class_of_another_kind_is_refused_in_a_line(own, base):
+    with pytest.raises(ValueError, match=f"^{re.escape(base)}$"):
+        cnnpool.train(QUICK, **own)
+
+
+def test_a_loss_for_each_image_is_refused_in_a_line(in_a_folder):
+    class Each(Classifier):
+        def loss(self, logits, labels):
+            return F.cross_entropy(logits, labels, reduction="none")
+
+    said = "Each.loss must return one number, such as the mean over images, got "
+    with pytest.raises(ValueError, match=re.escape(said)):
+        cnnpool.train(QUICK, SMALL, classifier=Each)
+
+
 @proves("fit.test")
 def test_the_best_or_the_last_weights_are_tested_and_both_are_recorded(in_a_folder, monkeypatch):
     # At such a rate the last epoch is not the best.
@@ -190,6 +239,7 @@ def test_the_best_or_the_last_weights_are_tested_and_both_are_recorded(in_a_fold
     ("value", "line"),
     [
         (None, "null"), (True, "true"), (3, "3"), (1e-7, "1e-07"), ("max", "max"), ("3", "'3'"),
+        (np.int64(3), "3"), (np.float64(0.02), "0.02"), (np.bool_(True), "true"),
         ("32-true", "32-true"), ("a,b", "'a,b'"), ("it's", r"'it\'s'"), ((1, "x y"), "[1,'x y']"), ({}, "{}"),
     ],
 )  # fmt: skip
