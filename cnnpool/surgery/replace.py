@@ -20,6 +20,7 @@ from cnnpool.readout import READOUTS, Readout
 from cnnpool.surgery.behind import After, Spot, spots
 from cnnpool.surgery.costs import Cost, cost, costlier
 from cnnpool.surgery.fitting import Entry, InPlaceOf, Order, at_stride_1, fitting, new_downsampling, new_head
+from cnnpool.surgery.statistics import in_batches
 from cnnpool.surgery.statistics import recalibrate as measure_statistics
 from cnnpool.surgery.trace import (
     FunctionalPooling,
@@ -105,7 +106,7 @@ def swap(
         min_channels: skip modules that see maps of fewer channels; 16 skips most stems.
         skip_stem: skip the first module that downsamples.
         recalibrate: normalised training images (N, C, H, W), on which the statistics of batch normalisation
-            are then measured anew, since the maps are others; 64 images count as a batch.
+            are then measured anew, since the maps are others; in batches of at most 64, as equal as can be.
         options: of the operator or readout.
 
     Returns:
@@ -129,13 +130,10 @@ def swap(
         >>> model(torch.rand(1, 3, 32, 32)).shape
         torch.Size([1, 8, 7, 7])
     """
-    changes = exchange(
+    return exchange(
         model, name, options, example=example, where=where, order=order, after=after,
-        min_channels=min_channels, skip_stem=skip_stem,
+        min_channels=min_channels, skip_stem=skip_stem, recalibrate=recalibrate,
     )  # fmt: skip
-    if recalibrate is not None:
-        measure_statistics(model, recalibrate.split(64))
-    return changes
 
 
 def _check_place(order: Order, after: After) -> None:
@@ -160,6 +158,7 @@ def exchange(
     skip_stem: bool = False,
 ) -> list[Change]:
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
+    recalibrate: Tensor | None = None,
     _check_place(order, after)
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
@@ -170,7 +169,7 @@ def exchange(
         dry_run(trial, example)
         exchange(
             trial, chosen, options, example=example, where=where, order=order, after=after,
-            min_channels=min_channels, skip_stem=skip_stem,
+            min_channels=min_channels, skip_stem=skip_stem, recalibrate=recalibrate,
         )  # fmt: skip
     # The size per axis of a sequence or volume is checked when the operator is made.
     sizes = ROWS if example.ndim != 4 else ()
@@ -188,7 +187,7 @@ def exchange(
     warnings = []
     if not reads_out and where in (None, "pool"):
         warnings.append(left_alone(name, seen, functional))
-    warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER))
+    warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER, recalibrate))
     if bare:
         warnings.append(f"{name} follows {', '.join(bare)} at once: no one module has the activation's map")
     log.info("%s replaces %s", name, ", ".join(map(str, edits)))
@@ -230,15 +229,27 @@ def edit(
     return Edit(Change(target.name, target.module, after), plan, spot.target, spot)
 
 
-def carry_out(name: str, model: nn.Module, edits: Sequence[Edit], example: Tensor, remedy: str) -> str:
-    """Change the model, or leave it as it was and raise ValueError; a sentence if it then costs much more."""
+def carry_out(
+    name: str,
+    model: nn.Module,
+    edits: Sequence[Edit],
+    example: Tensor,
+    remedy: str,
+    images: Tensor | None,
+) -> str:
+    """Change the model, or leave it as it was and raise; a sentence if it then costs much more.
+
+    On ``images`` the statistics of batch normalisation are measured anew.
+    """
     before = cost(model, example)
     plan = {module: after for one in edits for module, after in one.plan.items()}
     verify(edits, plan, _outputs(name, model, plan, edits, example))
-    after = installed(model, plan, example)
+    # Before the change: a module of the plan may hold another one.
+    former = {module: module.state_dict(keep_vars=True) for module in plan}
+    after = installed(model, plan, example, images)
     for module, new in plan.items():
         move_hooks(module, new)
-        take_former_names(module, new)
+        take_former_names(former[module], new)
     return costlier(name, before, after, remedy)
 
 
@@ -317,10 +328,10 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
     after._is_full_backward_hook = before._is_full_backward_hook
 
 
-def take_former_names(before: nn.Module, after: nn.Module) -> None:
-    """Let ``after`` load weights from before the swap too, and keep what it has of its own with them."""
+def take_former_names(before: Mapping[str, Any], after: nn.Module) -> None:
+    """Let ``after`` load weights of the state ``before`` too, and keep what it has of its own with them."""
     places = {id(value): name for name, value in after.state_dict(keep_vars=True).items()}
-    moved = {name: places.get(id(value), "") for name, value in before.state_dict(keep_vars=True).items()}
+    moved = {name: places.get(id(value), "") for name, value in before.items()}
     after.register_load_state_dict_pre_hook(partial(_rename, moved))
 
 
@@ -406,12 +417,14 @@ def install(model: nn.Module, plan: Plan) -> None:
             stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
 
 
-def installed(model: nn.Module, plan: Plan, example: Tensor) -> Cost:
-    """The cost of ``model`` after ``plan``, which is undone if the model then fails."""
+def installed(model: nn.Module, plan: Plan, example: Tensor, images: Tensor | None) -> Cost:
+    """The cost of ``model`` after ``plan``, which is undone if the model then fails, also on ``images``."""
     install(model, plan)
     try:
         return cost(model, example)
-    except Exception:
+    except BaseException:
+        if images is not None:
+            measure_statistics(model, in_batches(images))
         install(model, {after: before for before, after in plan.items()})
         raise
 

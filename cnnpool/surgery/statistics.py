@@ -14,7 +14,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
     generators; nothing else in it changes.
 
     Args:
-        model: changed in place.
+        model: changed in place, or left unchanged if it fails.
         batches: normalised images (N, C, H, W), or (images, ...); each batch counts alike.
 
     Raises:
@@ -31,7 +31,25 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
         )
     device = next(model.parameters()).device
     modes = [(module, module.training) for module in model.modules()]
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        update_bn(batches, model, device)
-    for module, mode in modes:
-        module.training = mode
+    momenta = [(norm, norm.momentum) for norm in norms]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            update_bn(batches, model, device)
+    except BaseException:
+        for norm, momentum in momenta:
+            norm.momentum = momentum
+        for buffer, former in buffers:
+            buffer.copy_(former)
+        raise
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def in_batches(images: Tensor, most: int = 64) -> Sequence[Tensor]:
+    """``images`` in the fewest batches of at most ``most``, of equal size within one; ValueError if empty."""
+    if not isinstance(images, Tensor) or not len(images):
+        shown = tuple(images.shape) if isinstance(images, Tensor) else f"a {type(images).__name__}"
+        raise ValueError(f"recalibrate must be a tensor of images (N, C, H, W), got {shown}")
+    return images.tensor_split(-(-len(images) // most))

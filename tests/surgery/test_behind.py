@@ -1,5 +1,6 @@
 """Operators behind the activation of a strided convolution, against Zhang's networks typed anew."""
 
+import copy
 import logging
 from collections import OrderedDict
 
@@ -111,6 +112,21 @@ class Block(nn.Module):
 
     def forward(self, x):
         return F.relu(self.norm(self.conv(x)), inplace=True)
+
+
+def test_weights_from_before_and_after_the_swap_load_where_a_block_has_the_activation():
+    model = nn.Sequential(Block(), nn.Conv2d(4, 2, 1))
+    before = {
+        name: torch.rand_like(value) if "weight" in name else value.clone()
+        for name, value in model.state_dict().items()
+    }
+    cnnpool.swap(model, "depthwise", example=torch.zeros(1, 3, 8, 8), after="activation")
+    after = copy.deepcopy(model.state_dict())
+    model.load_state_dict(before)
+    assert torch.equal(model[0][0].conv.weight, before["0.conv.weight"])
+    assert torch.equal(model[0][1].conv.weight, after["0.1.conv.weight"])
+    model.load_state_dict(after)
+    assert all(torch.equal(value, after[name]) for name, value in model.state_dict().items())
 
 
 def twice(net, x):

@@ -27,14 +27,47 @@ def test_statistics_are_the_mean_over_batches_and_nothing_else_changes():
 def test_a_swapped_network_has_the_statistics_of_its_own_maps():
     images = torch.randn(100, 3, 16, 16)
     model = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU())
-    recalibrate(model, images.split(64))
+    recalibrate(model, images.split(50))
     former = model[1].running_var.clone()
     swap(model, "blur", example=images[:1], recalibrate=images)
     with torch.no_grad():
-        maps = [model[0](part).transpose(0, 1).flatten(1) for part in images.split(64)]
+        maps = [model[0](part).transpose(0, 1).flatten(1) for part in images.split(50)]
     assert torch.allclose(model[1].running_var, (maps[0].var(1) + maps[1].var(1)) / 2, rtol=1e-4)
     # A blur of noise has less variance.
     assert (model[1].running_var < 0.6 * former).all()
+
+
+def test_the_last_images_weigh_hardly_more_than_the_first():
+    images = torch.zeros(65, 1, 4, 4)
+    images[64] = 1
+    model = nn.Sequential(nn.MaxPool2d(2), nn.BatchNorm2d(1))
+    swap(model, "avg", example=images[:1], recalibrate=images)
+    # Of 33 black images, then of 31 and the white one.
+    assert model[1].running_mean.item() == 1 / 64
+
+
+@pytest.mark.parametrize(("images", "message"), [
+    (torch.ones(1, 3, 6, 6), "more than 1 value per channel"),
+    (torch.ones(2, 3, 1, 1), "Kernel size"),
+    (torch.ones(0, 3, 6, 6), r"must be a tensor of images .* got \(0, 3, 6, 6\)"),
+    ([torch.ones(2, 3, 6, 6)], "must be a tensor of images .* got a list"),
+])  # fmt: skip
+def test_a_refused_recalibration_leaves_the_network_as_it_was(images, message):
+    norms = nn.BatchNorm2d(3), nn.BatchNorm2d(4, momentum=0.3)
+    model = nn.Sequential(norms[0], nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), norms[1])
+    model[0].eval()
+    before, shown, modes = copy.deepcopy(model.state_dict()), repr(model), [m.training for m in model]
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        swap(model, "blur", example=torch.zeros(1, 3, 6, 6), recalibrate=images)
+    assert repr(model) == shown and [module.training for module in model] == modes
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_network_without_statistics_is_not_swapped_either():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2))
+    with pytest.raises(ValueError, match="no batch normalisation"):
+        swap(model, "blur", example=torch.zeros(1, 3, 8, 8), recalibrate=torch.zeros(2, 3, 8, 8))
+    assert isinstance(model[1], nn.MaxPool2d)
 
 
 def test_a_network_without_statistics_is_refused():
