@@ -1,6 +1,6 @@
 """Average and sum pooling that save nothing for backward."""
 
-from typing import Annotated, Unpack
+from typing import Annotated, Any, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
@@ -61,9 +61,14 @@ def avg_pool2d(
         tensor([[[[ 5.0000,  6.5000],
                   [11.0000, 12.5000]]]])
     """
-    check_real(input, "avg_pool2d")
-    rest = padding, ceil_mode, count_include_pad, divisor_override
-    window, counting = _rule(input.shape, kernel_size, stride, *rest)
+    rule = kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    return _averages("avg_pool2d", input, *rule)
+
+
+def _averages(operator: str, input: Tensor, *rule: Any) -> Tensor:
+    """The averages of ``avg_pool2d``; an error names the ``operator``."""
+    check_real(input, operator)
+    window, counting = _rule(input.shape, operator, *rule)
     if counting.override is not None and is_exported():
         return summed(input, window, counting.override)
     small = torch_suffices(input, AVERAGE)
@@ -81,6 +86,7 @@ def avg_pool2d(
 @cached
 def _rule(
     shape: tuple[int, ...],
+    operator: str,
     kernel_size: IntPair,
     stride: IntPair | None,
     padding: IntPair,
@@ -89,7 +95,7 @@ def _rule(
     divisor_override: int | None,
 ) -> tuple[Window, Counting]:
     window = window_of(kernel_size, stride, padding, 1, ceil_mode)
-    check_map(shape, window, "avg_pool2d")
+    check_map(shape, window, operator)
     if divisor_override == 0:
         raise Misfit("divisor_override must not be 0")
     return window, Counting(count_include_pad, divisor_override)
@@ -156,7 +162,7 @@ def sum_pool2d(
                   [42., 50.]]]])
     """
     refuse_quantized(x, "sum_pool2d")
-    return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
+    return _averages("sum_pool2d", x, kernel_size, stride, padding, ceil_mode, True, 1)
 
 
 class SumPool2d(WindowPool2d):

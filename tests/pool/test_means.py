@@ -18,6 +18,9 @@ def test_gain_of_a_sum_is_the_number_of_cells_where_every_window_is_whole_and_in
     assert SumPool2d(1, kernel_size=3, padding=1).gain is None
     assert SumPool2d(1, kernel_size=3, ceil_mode=True).gain is None
     assert sum_pool2d(torch.arange(16).reshape(1, 4, 4), 2).tolist() == [[[10, 18], [42, 50]]]
+    for x, message in ((torch.ones(1, 1, 1), ": output would be empty"), (torch.ones(2), " takes real")):
+        with pytest.raises(ValueError, match=f"^sum_pool2d{message}"):
+            sum_pool2d(x, 2)
 
 
 def test_powers_of_an_operator_are_of_the_sum_or_mean_asked_for_and_never_fall_below_1():
