@@ -110,7 +110,7 @@ class Quantity:
             case "fraction":
                 return f"{100 * value:{plus}.2f}"
             case "count":
-                return _short(value, plus)
+                return short(value, plus)
             case "ratio":
                 small = 0 < abs(value) < 5e-5
                 return f"{value:{plus}.0e}" if small else f"{value:{plus}.4f}"
@@ -166,7 +166,8 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _short(value: float, plus: str) -> str:
+def short(value: float, plus: str = "") -> str:
+    """``value`` with three digits, and from a thousand on with k, M, G or T behind a space."""
     if not math.isfinite(value):
         return f"{value:{plus}}"
     for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):

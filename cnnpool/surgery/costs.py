@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from cnnpool.quantity import short
 from cnnpool.surgery.trace import evaluating
 
 MUCH = 2
@@ -44,8 +45,8 @@ def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
     """A sentence on a model that costs much more than before, with a ``remedy``; otherwise empty."""
     if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
         return ""
-    return (
-        f"{name} makes the model more expensive: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs "
-        f"and {before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
-        + (f"; {remedy}" if remedy else "")
+    flops, elements = (f"{short(a)} -> {short(b)}" for a, b in zip(before, after, strict=True))
+    sentence = (
+        f"{name} makes the model more expensive: {flops} FLOPs and {elements} elements of maps an image"
     )
+    return f"{sentence}; {remedy}" if remedy else sentence

@@ -89,7 +89,9 @@ def swap(
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
     default pools adjacent cells: ``max`` in place of MaxPool2d is bit-identical. ``options`` take precedence.
     If the output's size then differs, ceil_mode and padding are changed, else zeros are added (or pixels
-    dropped) at the bottom and right, else the operator's own window replaces the original's. Create the
+    dropped) at the bottom and right, else the operator's own window replaces the original's. That holds for
+    the example's size: at others maps may be larger or smaller than before, so that branches that meet no
+    longer fit, as a size is rounded otherwise and an adaptive pooling has become a stride. Create the
     optimizer after swapping: names of parameters change, operators have their own. ``load_state_dict`` takes
     weights from before the swap and from after it.
 
@@ -156,9 +158,9 @@ def exchange(
     after: After = "convolution",
     min_channels: int = 0,
     skip_stem: bool = False,
+    recalibrate: Tensor | None = None,
 ) -> list[Change]:
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
-    recalibrate: Tensor | None = None,
     _check_place(order, after)
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
@@ -356,7 +358,7 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     if functional.calls:
         parts.append(f"{functional} (cnnpool.as_modules makes modules of them)")
     if names := unrecognised(seen, functional):
-        parts.append(f"{', '.join(names)}, which downsample in their own way")
+        parts.append(f"{', '.join(names)}, which change the size of maps in their own way")
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
 
 
@@ -421,10 +423,10 @@ def installed(model: nn.Module, plan: Plan, example: Tensor, images: Tensor | No
     """The cost of ``model`` after ``plan``, which is undone if the model then fails, also on ``images``."""
     install(model, plan)
     try:
-        return cost(model, example)
-    except BaseException:
         if images is not None:
             measure_statistics(model, in_batches(images))
+        return cost(model, example)
+    except BaseException:
         install(model, {after: before for before, after in plan.items()})
         raise
 
