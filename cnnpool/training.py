@@ -135,6 +135,7 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     net, stages = network.build(settings, shapes)
     described = {key: as_json(settings[key]) for key in ("pool", "readout", "model", "data")}
     if isinstance(net, Published):
+        net.try_training(dataset.size)
         dataset = normalised(dataset, net)
         if net.loaded.sha256:
             described["model"] |= {

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from cnnpool import registry
 from cnnpool.choices import is_published, located
@@ -72,6 +73,21 @@ class Published(Cnn):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor | tuple[Tensor, ...] = self.network(x.expand(-1, self.channels, -1, -1))
         return logits if isinstance(logits, Tensor) else logits[0]
+
+    def try_training(self, size: tuple[int, int]) -> None:
+        """Raise a ValueError if images of ``size`` are too small for torchvision's auxiliary heads.
+
+        These run in training alone, so that no dry run sees them.
+        """
+        if getattr(self.network, "aux_logits", False):
+            buffers = {name: value.clone() for name, value in self.named_buffers()}
+            try:
+                with torch.random.fork_rng([]), torch.no_grad():
+                    functional_call(self, buffers, (torch.zeros(2, self.channels, *size),))
+            except RuntimeError as error:
+                shape = (2, self.channels, *size)
+                reason = f"the model does not run in training on images {shape}: {line_of(error)}"
+                raise ValueError(reason) from error
 
 
 def build(

@@ -1,9 +1,12 @@
 """Networks of other packages: as published by ``keep``, with any operator by surgery."""
 
+import copy
+
 import pytest
 import torch
 import torchvision
 from torch import nn
+from torch.nn import functional as F
 
 import cnnpool
 from cnnpool import choices, network, published
@@ -61,6 +64,27 @@ def test_of_auxiliary_outputs_the_first_counts():
     net = published.Published(Auxiliary(), {}, {}, published.weights.Loaded("random"))
     x = torch.randn(2, 3, 4, 4)
     assert torch.equal(net(x), x.mean((2, 3)))
+
+
+def test_images_too_small_for_an_auxiliary_head_are_refused_before_training():
+    class Headed(nn.Module):
+        aux_logits = True
+
+        def __init__(self):
+            super().__init__()
+            self.norm, self.head = nn.BatchNorm2d(3), nn.Conv2d(3, 5, 8)
+
+        def forward(self, x):
+            y = F.dropout(self.norm(x), training=self.training).mean((2, 3))
+            return (y, self.head(x)) if self.training else y
+
+    net = published.Published(Headed(), {}, {}, published.weights.Loaded("random"))
+    before, drawn = copy.deepcopy(net.state_dict()), torch.get_rng_state()
+    net.try_training((8, 8))
+    with pytest.raises(ValueError, match=r"does not run in training on images \(2, 3, 7, 8\): Calc"):
+        net.try_training((7, 8))
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 def test_a_stage_that_the_operator_cannot_replace_stays_and_is_named(caplog, monkeypatch):
