@@ -125,6 +125,29 @@ def test_chosen_phases_and_what_is_taken_are_the_same_to_the_last_bit(x, stride,
     assert torch.equal(*chosen) and same_bits(y, expected) and same_bits(ours, theirs)
 
 
+SMALL = {
+    "max": lambda x: pool.max_pool2d(x, 2, 2, 1),
+    "avg": lambda x: pool.avg_pool2d(x, 2, 2, 1),
+    "blur": pool.blur_pool2d,
+    "max_blur": pool.max_blur_pool2d,
+    "lp": lambda x: pool.lp_pool2d(x, 2.0, 2, ceil_mode=True),
+    "soft": lambda x: pool.soft_pool2d(x, 2, ceil_mode=True),
+}
+
+
+@pytest.mark.parametrize("size", [(7, 7), (4, 4), (2, 1), (1, 2), (3, 5)], ids=str)
+@pytest.mark.parametrize("name", SMALL)
+def test_small_planes_are_pooled_and_laid_out_as_larger_ones(name, size):
+    torch.manual_seed(0)
+    x = torch.rand(2, 16, *size).add_(0.1)
+    for layout in LAYOUTS:
+        (y, dx), (exact, exact_dx) = both(SMALL[name], x.double().contiguous(memory_format=layout))
+        assert_close(y, exact)
+        assert_close(dx, exact_dx)
+        assert y.stride() == torch.empty(y.shape, memory_format=layout).stride()
+        assert dx.stride() == torch.empty(x.shape, memory_format=layout).stride()
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_half_precision_is_read_and_rounded_as_torch_does(dtype):
     @njit

@@ -45,7 +45,7 @@ from cnnpool.pool.cpu.loops.signatures import (
     compiled,
     inlined,
 )
-from cnnpool.pool.cpu.memory import CPU, empty, scalar, table
+from cnnpool.pool.cpu.memory import CPU, are_small, as_planes, empty, scalar, table, with_channels_last
 from cnnpool.pool.cpu.runs import Cells as Weights
 from cnnpool.pool.cpu.runs import (
     Plan,
@@ -336,6 +336,8 @@ def _plan_of_planes(sides: list[Side], plane: Planes, adjoint: bool, dtype: torc
 def pool(x: Tensor, linear: Separable, adjoint: bool) -> Tensor:
     """The map (N, C, H', W') of ``x`` (N, C, H, W), or the transpose; summed in float32 at least."""
     last = linear.channels_last
+    if not last and are_small(x.shape[1], *linear.size):
+        return as_planes(pool(with_channels_last(x), linear._replace(channels_last=True), adjoint))
     size = linear.size if adjoint else linear.output_size
     result = empty((*x.shape[:2], *size), x.dtype, stated_format(x, last))
     x = x.contiguous(memory_format=memory_format(last))

@@ -39,7 +39,7 @@ from cnnpool.pool.cpu.loops.planes import (
     write_rows,
 )
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
-from cnnpool.pool.cpu.memory import empty, scalar, table
+from cnnpool.pool.cpu.memory import are_small, as_planes, empty, scalar, table, with_channels_last
 from cnnpool.pool.cpu.runs import Axis, Plan, are_tiles, entries_of, in_place, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.runs import Cells as Places
 from cnnpool.pool.cpu.threads import spread as share
@@ -378,6 +378,9 @@ def _first(axes: tuple[Axis, Axis], pitch: int, pixel: int) -> Tensor:
 def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
     last = is_channels_last(x)
+    if not last and are_small(*x.shape[1:]):
+        y, winners = forward(with_channels_last(x), window)
+        return as_planes(y), as_planes(winners)
     stated, axes = stated_format(x, last), axes_of(window, tuple(x.shape[2:]))
     y = empty((*x.shape[:2], axes[0][1], axes[1][1]), x.dtype, stated)
     winners = empty(y.shape, torch.uint8, stated)
@@ -390,6 +393,9 @@ def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
 
 def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int], last: bool) -> Tensor:
     """Gradient of the (N, C, *size) input; half precision is summed in float32 and rounded once."""
+    if not last and are_small(grad.shape[1], *size):
+        out = backward(with_channels_last(grad), with_channels_last(winners), window, size, True)
+        return as_planes(out)
     layout = memory_format(last)
     grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
     out = empty((*grad.shape[:2], *size), grad.dtype, layout)

@@ -15,7 +15,7 @@ from cnnpool.pool.cpu.linear import plan as linear_plan
 from cnnpool.pool.cpu.loops.signatures import Address, compiled
 from cnnpool.pool.cpu.max import max_last, max_planes, unpool_last, unpool_planes
 from cnnpool.pool.cpu.max import plan as max_plan
-from cnnpool.pool.cpu.memory import empty
+from cnnpool.pool.cpu.memory import are_small, as_planes, empty, with_channels_last
 from cnnpool.pool.cpu.runs import Plan, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import memory_format, stated_format
@@ -112,6 +112,9 @@ def _plan(blurring: Blurring, channels: int, dtype: torch.dtype, adjoint: bool) 
 
 def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
     """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
+    if not blurring.channels_last and are_small(*x.shape[1:]):
+        y, winners = forward(with_channels_last(x), blurring._replace(channels_last=True))
+        return as_planes(y), as_planes(winners)
     layout = memory_format(blurring.channels_last)
     y = empty((*x.shape[:2], *blurring.output_size), x.dtype, stated_format(x, blurring.channels_last))
     x, winners = x.contiguous(memory_format=layout), empty(x.shape, torch.uint8, layout)
@@ -121,6 +124,9 @@ def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
 
 def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     """Gradient (N, C, H, W) of the input."""
+    if not blurring.channels_last and are_small(*winners.shape[1:]):
+        last = blurring._replace(channels_last=True)
+        return as_planes(backward(with_channels_last(grad), with_channels_last(winners), last))
     layout = memory_format(blurring.channels_last)
     grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
     out = empty(winners.shape, grad.dtype, layout)

@@ -66,6 +66,22 @@ def _madvise() -> Callable[[int, int, int], int] | None:
     return function
 
 
+def are_small(channels: int, height: int, width: int) -> bool:
+    """Whether planes are so small that visiting each takes longer than its work: of a contiguous map of many
+    channels a copy with the channels last is pooled, up to five times as fast for 7x7 and ten times for 4x4.
+    """
+    return 1 < height * width < 64 and channels >= 16
+
+
+def with_channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def as_planes(x: Tensor) -> Tensor:
+    """A contiguous copy, also by its strides where the map has one pixel."""
+    return torch.empty(x.shape, dtype=x.dtype, device=CPU).copy_(x)
+
+
 def scratch(size: int) -> Tensor:
     """``size`` uninitialised bytes."""
     return torch.empty(size, dtype=torch.uint8, device=CPU)

@@ -28,7 +28,7 @@ from cnnpool.pool.cpu.loops.planes import (
 from cnnpool.pool.cpu.loops.signatures import Address, Grid, Map, Number, Pair, Terms, compiled, inlined
 from cnnpool.pool.cpu.loops.vector_math import absolute, exp2, log2, number, root_power
 from cnnpool.pool.cpu.max import axes_of
-from cnnpool.pool.cpu.memory import CPU, empty, empty_like, scalar, table
+from cnnpool.pool.cpu.memory import CPU, are_small, as_planes, empty, empty_like, scalar, table
 from cnnpool.pool.cpu.runs import Axis, Cells, Plan, entries_of, planes, scaled, scratch_layout
 from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
@@ -407,7 +407,7 @@ def _one(number: float, dtype: torch.dtype) -> Tensor:
 
 def _ready(x: Tensor, numbers: Tensor) -> tuple[Tensor, bool]:
     # With a number for every channel, planes of one channel are pooled instead.
-    last = is_channels_last(x) and numbers.numel() == 1
+    last = (is_channels_last(x) or are_small(*x.shape[1:])) and numbers.numel() == 1
     return x.contiguous(memory_format=memory_format(last)), last
 
 
@@ -421,7 +421,7 @@ def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     where = x.data_ptr(), y.data_ptr(), numbers.data_ptr(), *plan.rest
     rest, moved = (numbers.numel(), rule, scalar(0.0, x.dtype), nothing), x.nbytes + y.nbytes
     share(plan.kernel, x.shape[0] * plan.units, moved, *where, *rest, scratch=plan.scratch)
-    return y.contiguous(memory_format=stated)
+    return as_planes(y) if last and stated is not torch.channels_last else y.contiguous(memory_format=stated)
 
 
 def backward(
