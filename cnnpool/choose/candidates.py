@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cnnpool.choose.options import RECIPE
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
@@ -56,10 +57,9 @@ class Network:
             if override.get_key_element() == "pool":
                 why = "the candidates are named by choose.pools, as in choose.pools=max,avg"
             elif override.is_sweep_override():
-                why = (
-                    "choose compares operators alone; give one value, or let every candidate try them by "
-                    f"choose.tune={key}:[...]"
-                )
+                tuned = f", or let every candidate try them by choose.tune={key}:[...]"
+                why = "choose compares operators alone; give one value"
+                why += tuned * bool(RECIPE.fullmatch(key))
             elif key.partition(".")[0] == "hydra":
                 why = "the runs of a study lie in its own folder, see choose.out"
             elif key == "overwrite":
@@ -85,16 +85,17 @@ class Network:
         try:
             found = jobs_of(Request(lines, True, self.config_dir, self.config_name))
         except ValueError as error:
-            raise ValueError(f"choose.pools={label}: {error}") from None
+            place = f"tune with {label}" if more else f"pools={label}"
+            raise ValueError(f"choose.{place}: {error}") from None
         if len(found) != len(seeds):
             raise ValueError(
                 "the experiment sweeps more than pool and seed: choose takes one network and recipe"
             )
         return found
 
-    def checked(self, label: str) -> Mapping[str, Any]:
+    def checked(self, label: str, more: Sequence[str] = ()) -> Mapping[str, Any]:
         """The settings of a candidate's first run, after the checks that a run makes before it reads data."""
-        return self.jobs(label, [self.first_seed], Path("outputs"))[0].settings
+        return self.jobs(label, [self.first_seed], Path("outputs"), more)[0].settings
 
     def home(self) -> Path:
         root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")

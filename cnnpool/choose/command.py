@@ -14,7 +14,7 @@ from cnnpool.choose import page, verdict
 from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Batch, Clock, Driver
 from cnnpool.choose.ledger import LIVE, LOG, Live, content_of, held, opened
-from cnnpool.choose.options import Options, parse
+from cnnpool.choose.options import Options, parse, tries
 from cnnpool.choose.study import Study, View
 from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
@@ -83,6 +83,9 @@ def prepare(options: Options, network: Network) -> Study:
         raise ValueError(f"choose.margin={options.margin}: {metric.title} has no best value; give a number")
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
+    for key, values in tries(options.tune).items():
+        for value in values:
+            network.checked(options.pools[0], [f"{key}={value}"])
     folder = Path(options.out) if options.out else network.home()
     decided = identity_settings(settings[0])
     design = {

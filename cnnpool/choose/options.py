@@ -15,6 +15,11 @@ UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_ROUNDS = 200
 LISTS = ("pools", "tune")
 TRIES = re.compile(r"([\w./@]+):\[([^\[\]]+)\]")
+RECIPE = re.compile(
+    r"(fit|trainer|callback|readout)\b.*|(model|pool|stage)\..+"
+    r"|data\.(batch_size|crop|shift|flip|random_resized_crop|auto_augment|color_jitter|mixup|cutmix)"
+)
+"""Keys that may be tuned: the best of several seeds would be luck, and other images another comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,8 @@ class Options:
         cost: by which the cheapest candidate that is not worse is found: flops, parameters, memory, time, or
             the dotted key of a number in results.json of which less is better.
         limit: leave out candidates that cost more than this many times the cheapest one; null: none.
-        tune: values that each candidate first tries on validation images, as in fit.lr:[0.003,0.01,0.03].
+        tune: values of a recipe that each candidate first tries on validation images, as in
+            fit.lr:[0.003,0.01,0.03].
         out: folder of the study; null: named after data, model and settings below the output root.
     """
 
@@ -100,6 +106,11 @@ def tries(tune: Iterable[str]) -> dict[str, list[str]]:
         if not match or len(set(values)) < 2:
             raise ValueError(
                 f"choose.tune={one}: give a key and two values or more, as in fit.lr:[0.003,0.01,0.03]"
+            )
+        if not RECIPE.fullmatch(match[1]):
+            raise ValueError(
+                f"choose.tune={one}: {match[1]} is no setting of the recipe, such as fit.lr, "
+                "and so the same for every candidate"
             )
         found[match[1]] = list(dict.fromkeys(values))
     return found

@@ -41,6 +41,7 @@ def test_settings_that_a_study_makes_itself_are_refused():
     for override, said in {
         "pool=max": "the candidates are named by choose.pools",
         "fit.lr=0.1,0.2": "choose compares operators alone; give one value, or let every candidate try them",
+        **dict.fromkeys(("seed=0,1", "data.limit=10,20"), "choose compares operators alone; give one value$"),
         "hydra.run.dir=x": "the runs of a study lie in its own folder",
         **dict.fromkeys(("seed=first", "seed=-1"), "seed is that of the first round"),
     }.items():
@@ -88,6 +89,8 @@ def test_options_are_read_from_the_command_line():
     assert options.pools == ("max", "avg+kernel_size=3")
     assert (options.margin, options.rounds, options.limit) == ("0.001", 5, 1.5)
     assert tries(options.tune) == {"fit.lr": ["0.01", "0.1"], "fit.weight_decay": ["0", "0.1"]}
+    for key in ("trainer.gradient_clip_val", "pool.kernel_size", "readout", "data.mixup", "data.batch_size"):
+        assert tries([f"{key}:[1,2]"]) == {key: ["1", "2"]}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,10 @@ def test_options_are_read_from_the_command_line():
         ),
         ("choose.tune=fit.lr", "choose.tune=fit.lr: give a key and two values or more"),
         ("choose.tune=fit.lr:[0.1]", "give a key and two values or more"),
+        *(
+            (f"choose.tune={key}:[1,2]", f"choose.tune={key}:[1,2]: {key} is no setting of the recipe")
+            for key in ("seed", "data.limit", "data", "out", "experiment", "pool", "fits")
+        ),
         ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),
         ("choose.margin", "expected choose.margin=VALUE"),
     ],

@@ -32,6 +32,7 @@ def call(capfd):
     [
         (["choose=nosuch"], "choose=nosuch: no such file in conf/choose; choose from default"),
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
+        (["choose.tune=fit.lr:[0.1,x]"], "error: choose.tune with max: fit.lr must be a number"),
         (["probe=none", "choose.metric=consistency"], "consistency needs the probe of invariance"),
         (["choose.metric=acc"], "choose.metric=acc: the runs do not measure it; did you mean 'accuracy'?"),
         (["choose.metric=cost.load"], "load by others has no better direction, so it cannot decide"),
