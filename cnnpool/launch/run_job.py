@@ -58,6 +58,12 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
     except (InUseError, OccupiedError) as error:
         return _outcome(job, "refused", str(error), 2)
     except OSError as error:
+        with suppress(OSError):
+            # A finished run is left alone, so its folder need not be writable.
+            if done := outcome_if_done(job):
+                if done.state == "done" and not sparse:
+                    sys.stdout.write(f"{job.folder} is finished already\n")
+                return done
         return failed(job, error)
     except Stopped as stop:
         return stopped(job, stop)

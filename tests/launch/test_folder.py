@@ -27,6 +27,19 @@ def test_a_folder_in_use_is_refused_with_the_pid_and_left_alone(call, tmp_path):
     assert code == err.count("\n") == 1 and "other/.lock: Is a directory; fix that" in err
 
 
+def test_a_finished_run_is_left_alone_where_its_folder_cannot_be_locked(call, tmp_path):
+    assert call("train", *call.quick, FOLDER)[0] == 0
+    (tmp_path / "here" / ".lock").unlink()
+    (tmp_path / "here" / ".lock").mkdir()
+    before = (tmp_path / "here" / "results.json").stat().st_mtime_ns
+    code, out, err = call("train", *call.quick, FOLDER)
+    assert (code, err) == (0, "") and "here is finished already" in out
+    assert (tmp_path / "here" / "results.json").stat().st_mtime_ns == before
+    code, _, err = call("train", *call.quick, FOLDER, "fit.lr=0.5")
+    assert code == 2 and "holds a finished run with other settings (fit.lr: 0.01 -> 0.5)" in err
+    assert ".lock: Is a directory; fix that" in call("train", *call.quick, FOLDER, "overwrite=true")[2]
+
+
 def test_a_folder_may_be_called_by_a_number(call, in_a_folder):
     assert call("train", *call.quick, "out=2026")[0] == 0
     assert len(list((in_a_folder / "2026").rglob("results.json"))) == 1
