@@ -1,12 +1,14 @@
 """Names of run folders, unique within a sweep."""
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cnnpool.choices import own_operators, whole
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.identity import differences, effect
 
@@ -124,9 +126,12 @@ def _word(text: str) -> str:
 
 
 def distinct(jobs: Iterable[Job]) -> list[Job]:
-    """``jobs`` without duplicates."""
+    """``jobs`` without duplicates, among them those that differ in the spelling of their settings alone."""
     found: dict[Path, Job] = {}
+    said: dict[str, Job] = {}
     for job in jobs:
+        if said.setdefault(_meant(job), job).overrides != job.overrides:
+            continue
         other = found.setdefault(job.folder, job)
         if other is not job and (differ := differences(other.settings, job.settings)):
             raise ValueError(
@@ -134,3 +139,10 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
                 "or leave hydra.sweep.subdir out"
             )
     return list(found.values())
+
+
+def _meant(job: Job) -> str:
+    """The settings of a job as text, with the operators of those stages alone that differ from ``pool``."""
+    every = {stage: whole(spec, job.settings["pool"]) for stage, spec in own_operators(job.settings).items()}
+    own = {stage: operator for stage, operator in every.items() if operator != job.settings["pool"]}
+    return json.dumps({**job.settings, "stage": own}, sort_keys=True, default=str)

@@ -376,6 +376,15 @@ def test_jobs_asked_for_twice_run_once_and_that_is_said(tmp_path, monkeypatch, c
     jobs = jobs_of(asked("-m seed=0,0,1 pool=max,max"))
     assert [job.settings["seed"] for job in jobs] == [0, 1]
     assert capsys.readouterr().err == "4 of 6 jobs repeat others and are left out\n"
+    # A stage that inherits max and one that has it are one run.
+    jobs = jobs_of(asked("-m pool=max,avg pool@stage.s2=max,inherit seed=0,1"))
+    names = ["max+s2=max", "avg+s2=max", "avg+s2=inherit"]
+    assert [job.folder.parent.name for job in jobs[::2]] == names and len(jobs) == 6
+    assert capsys.readouterr().err == "2 of 8 jobs repeat others and are left out\n"
+    jobs = jobs_of(asked("-m pool=max pool.kernel_size=3 pool@stage.s2=max,inherit"))
+    assert [job.settings["stage"]["s2"].get("kernel_size") for job in jobs] == [2, None]
+    # Those that repeat on purpose have folders of their own.
+    assert len(jobs_of(asked("-m seed=0,0 hydra.sweep.subdir=${hydra.job.num}"))) == 2
 
 
 def test_different_jobs_in_one_folder_are_refused(tmp_path, monkeypatch):
