@@ -4,13 +4,14 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.foreign import Logged, logged
-from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions, meeting
+from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions, joined, meeting, same
 from cnnpool.report.scalars import STEPS
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED, Results
@@ -58,7 +59,7 @@ def varying(runs: Sequence[Run]) -> list[str]:
     if others := logged(runs):
         return list(others[0].asked.keys)
     chosen = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
-    alike: dict[tuple[str, ...], list[Run]] = {}
+    alike: dict[tuple[Hashable, ...], list[Run]] = {}
     for run in runs:
         alike.setdefault((str(run.seed), *(frozen(run, key) for key in chosen)), []).append(run)
     swept = [key for same in alike.values() for key in _trained_by(same)]
@@ -79,7 +80,7 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
         if not known(runs, key):
             every = {key for run in runs for key in run.settings} | set(NAMED)
             raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, every)}")
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[Hashable, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(frozen(run, key) for key in by), []).append(run)
     named = zip(labels(list(groups.values()), by), groups.values(), strict=True)
@@ -92,15 +93,16 @@ def known(runs: Sequence[Run], key: str) -> bool:
     return key in NAMED or any(key in run.settings for run in runs)
 
 
-def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
-    """The choice ``wanted``, by label or a part of it; without, max pooling if there is any."""
+def baseline(choices: Sequence[Choice], wanted: str | float | None) -> Choice:
+    """The choice ``wanted``, by label, a part or a value in it; without, max pooling if there is any."""
     if wanted is None:
         some = [choice for choice in choices if choice.results.pool["name"] == "max"]
         whole = [choice for choice in some if not exceptions(choice.results)]
         return (whole or some or list(choices))[0]
+    wanted = str(wanted)
     # A label such as "max / gap" may be given without its spaces.
     exact = [one for one in choices if one.label.replace(" / ", "/") == wanted.replace(" / ", "/")]
-    named = exact or [choice for choice in choices if wanted in choice.label.split(" / ")]
+    named = exact or [choice for choice in choices if same(wanted) in _parts(choice.label)]
     if len(named) != 1:
         problem = "stands for several choices" if named else "is not among the choices"
         remedy = "; name one of them, or compare a part of the runs with --where" if named else ""
@@ -109,8 +111,16 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
     return named[0]
 
 
-def frozen(run: Run, key: str) -> str:
+def _parts(label: str) -> set[str | Decimal]:
+    """The parts of a label such as ``resnet / lr=0.1``, and their values."""
+    parts = label.split(" / ")
+    return {*parts, *(same(part.partition("=")[2]) for part in parts)}
+
+
+def frozen(run: Run, key: str) -> Hashable:
     """The value of ``key``, or configuration group as text, equal where the values are."""
+    if isinstance(run, Logged):
+        return same(run.parts.get(key, UNSET))
     return json.dumps(run.setting(key), sort_keys=True)
 
 
@@ -131,17 +141,24 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     keys = {*first.settings, *second.settings} - {*first.measured}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
     values = {key: list(dict.fromkeys(text_at(run, key) for run in (first, second))) for key in own}
-    values = _shortest({key: two for key, two in values.items() if len(two) > 1})
+    values = _shortest({key: two for key, two in values.items() if len(set(map(same, two))) > 1})
     if not values:
-        return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
+        return DifferentRunsError(f"{said}{_alike(first, second)}: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
     short, by, steps = key.removesuffix(".name"), ["pool"], ""
     if isinstance(first, Logged):
         by, steps = list(first.asked.keys), ", or, if they are steps of one run, keep the last"
-    where, named = shlex.quote(f"{short}={two[1]}"), ",".join(dict.fromkeys([*by, short]))
+    where, named = shlex.quote(f"{short}={two[1]}"), shlex.quote(joined(*dict.fromkeys([*by, short])))
     remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
+
+
+def _alike(first: Run, second: Run) -> str:
+    one, two = (run.results.overrides for run in (first, second))
+    words = [" ".join(word for word in own if word not in other) for own, other in ((one, two), (two, one))]
+    spelled = f", spelled {' or '.join(word or 'without' for word in words)}" if any(words) else ""
+    return f"they have the same settings{spelled}"
 
 
 def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:
@@ -218,7 +235,7 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
 
 def meets(run: Run, where: Iterable[str]) -> bool:
     """Whether a run meets all conditions ``key=value`` or ``key=value,value``, of one key any of them."""
-    return all(text_at(run, key) in values for key, values in conditions(where).items())
+    return all(same(text_at(run, key)) in map(same, values) for key, values in conditions(where).items())
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
@@ -317,8 +334,8 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> Dif
     key, values = next(iter(refused.items()))
     short = key.removesuffix(".name")
     lines.append(
-        f"  keep one: --where {short}={next(iter(values))}, tell them apart: --by {','.join([*by, short])}, "
-        f"or mix them knowingly: --allow {short}"
+        f"  keep one: --where {short}={next(iter(values))}, tell them apart: --by {joined(*by, short)}, "
+        f"or mix them knowingly: --allow {joined(short)}"
     )
     of_keys = {key: list(one) for key, one in refused.items()}
     return DifferentRunsError(said, "\n" + "\n".join(lines), of_keys, mixable=True)

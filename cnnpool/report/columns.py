@@ -22,7 +22,7 @@ def main_columns(comparison: Comparison) -> list[Column]:
     counted = next((f" ({run.counted})" for run in logged(comparison.compared) if run.counted), "")
     return [
         choice_column(comparison),
-        Column("n", [f"{r.summary.n} ({len(r.broken)} NaN)" if r.broken else str(r.summary.n) for r in rows]),
+        Column("n", [_runs(metric, row) for row in rows]),
         Column(f"{metric.header}{counted}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]),
         Column("95 % CI", [interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
@@ -184,6 +184,11 @@ def mean_sd(metric: Measure, s: Summary) -> str:
     if s.n == 0:
         return NONE
     return metric.format(s.mean) + ("" if s.n < 2 else f" ± {metric.format(s.sd)}")
+
+
+def _runs(metric: Measure, row: Row) -> str:
+    broken = ", ".join(f"{len(seeds)} {kind}" for kind, seeds in row.broken_as(metric.key).items())
+    return f"{row.summary.n} ({broken})" if broken else str(row.summary.n)
 
 
 def _difference(metric: Measure, row: Row) -> str:

@@ -59,8 +59,8 @@ def compare(
     *,
     by: Sequence[str] = (),
     where: Sequence[str] = (),
-    metric: str = "",
-    against: str | None = None,
+    metric: str | Sequence[str] = (),
+    against: str | float | None = None,
     allow: Sequence[str] = (),
     margin: str | float | None = None,
 ) -> Comparison:
@@ -73,8 +73,8 @@ def compare(
     by = by or varying(kept)
     choices = group(kept, by)
     differing = refuse_steps(choices, by, allow) if others else refuse(kept, by, allow)
-    metric = metric or ACCURACY
-    names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
+    named_keys = dict.fromkeys(keys_of(metric) or [ACCURACY])
+    names = [key if others else SHORT.get(key, key) for key in named_keys]
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)
     wanted = [measure(key, quantities) for key in names]

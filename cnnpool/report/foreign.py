@@ -16,7 +16,7 @@ from typing import Any, Literal
 from cnnpool.registry import did_you_mean
 from cnnpool.report import logs
 from cnnpool.report.logs import PATTERN, Row
-from cnnpool.report.runs import Run, entered, is_report, meeting, read_all
+from cnnpool.report.runs import Run, entered, is_report, joined, meeting, read_all
 from cnnpool.report.scalars import STEPS, Series, Table, numbers, table
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.results import NAMED, Results
@@ -78,14 +78,15 @@ class Asked:
         return names.get(self.points, f"mean of its last {self.points} points")
 
     def value(self, series: Series, place: str) -> float:
-        """The value of ``series``; NaN if it ends with NaN, or, for the best, if it holds nothing else."""
+        """The value of ``series``: that of its end if this is NaN or infinite, since the run has diverged."""
         count = len(series[1])
         if self.last is not None and not 0 < self.last <= count:
             raise ValueError(f"{place} has {count} points: name 1 to {count} with --mean-of-last")
         values = series[1][-self.points :]
         if self.points:
             return sum(values) / len(values)
-        return (max if self.best == "max" else min)((x for x in values if x == x), default=math.nan)
+        finite = filter(math.isfinite, values)
+        return (max if self.best == "max" else min)(finite) if math.isfinite(values[-1]) else values[-1]
 
     def better(self, tag: str) -> str | None:
         """The better direction, higher or lower: by ``best`` or else by the name; None if neither says it."""
@@ -226,7 +227,7 @@ def _grouped(rows: Sequence[Row], asked: Asked, source: str = "", count: int = 0
     for tag in asked.metric:
         sizes = [abs(run.measured[tag]) for run in runs if tag in run.measured]
         if not sizes and tags - {tag}:
-            raise ValueError(f"--metric {tag}: no run has it; {did_you_mean(tag, tags - {tag})}")
+            raise ValueError(f"--metric {tag}: no run has it; {did_you_mean(tag, map(joined, tags - {tag}))}")
         # Values near 1 are shown with four decimals.
         form = "ratio" if 0.1 <= max(filter(math.isfinite, sizes), default=0) < 10 else "number"
         shown = {"form": form, "better": asked.better(tag), "shown": "compare"}
@@ -236,7 +237,7 @@ def _grouped(rows: Sequence[Row], asked: Asked, source: str = "", count: int = 0
 
 def _fact(row: Row, key: str, known: Iterable[str]) -> str:
     if not row.facts.get(key):
-        other = did_you_mean(key, known) if known else "--runs names parts of their paths"
+        other = did_you_mean(key, map(joined, known)) if known else "--runs names parts of their paths"
         part = "--where KEY=VALUE keeps a part of the runs"
         raise ValueError(f"{row.place}: {key} is missing; {part if key in known else other}")
     return row.facts[key]
@@ -270,8 +271,8 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     seed = asked.seed or next((key for key in values if "seed" in key.lower()), "COLUMN")
     few = [key for key, texts in values.items() if key != seed and 2 * len(texts) <= len(rows)]
     metrics = list(tags) if places else [key for key in values if key not in (seed, *few)]
-    words = {"metric": ",".join(asked.metric) or (metrics[0] if len(metrics) == 1 else "METRIC")}
-    words |= {"by": ",".join(asked.by) or [*few, "COLUMN"][0], "seed": seed}
+    words = {"metric": joined(*asked.metric) or (joined(*metrics) if len(metrics) == 1 else "METRIC")}
+    words |= {"by": joined(*asked.by) or joined(*few[:1]) or "COLUMN", "seed": seed}
     if places and (asked.runs or "COLUMN" in words.values()):
         words["runs"] = asked.runs or PATTERN
         parts = ["by", "seed"] if "{seed}" in words["runs"] else ["by"]

@@ -215,6 +215,14 @@ class Row:
         """The seeds whose value is not a number; means leave them out."""
         return sorted(self.values.keys() - self.finite.keys())
 
+    def broken_as(self, tag: str) -> dict[str, list[int]]:
+        """``broken`` by what their values are, NaN or infinite; runs of cnnpool record either as NaN."""
+        found: dict[str, list[int]] = {}
+        for seed in self.broken:
+            infinite = self.choice.runs[seed].measured.get(tag) in (math.inf, -math.inf)
+            found.setdefault("infinite" if infinite else "NaN", []).append(seed)
+        return found
+
 
 def verdict(
     versus: Versus, metric: Measure, broken: int = 0, margin: float | None = None, *, paired: bool = True

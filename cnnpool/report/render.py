@@ -159,13 +159,13 @@ class Table(list[dict[str, Any]]):
 
 def compare(
     data: Any,
-    metric: str = "",
+    metric: str | Sequence[str] = "",
     *,
-    by: str = "",
+    by: str | Sequence[str] = "",
     seed: str = "",
     runs: str = "",
     where: Sequence[str] = (),
-    baseline: str | None = None,
+    baseline: str | float | None = None,
     allow: Sequence[str] = (),
     best: Literal["", "max", "min"] = "",
     last: int | None = None,
@@ -180,20 +180,22 @@ def compare(
     Args:
         data: the path of a folder of runs or logs, or of a CSV file with a row a run, or several paths; or a
             table with a row a run, as a frame of pandas or polars or a mapping of columns.
-        metric: one, or several by commas; empty for ``test.accuracy``. Runs of other programs need it named.
-        by: keys, by commas, that define a choice: of other programs columns or parameters.
+        metric: one, or several by commas or in a list; empty for ``test.accuracy``. Runs of other programs
+            need it named.
+        by: keys, by commas or in a list, that define a choice: of other programs columns or parameters.
         seed: of other programs, the column or parameter with the number of a run, >= 0; ``"none"``: no pairs.
         runs: the paths of other programs' runs, such as ``"{group}/seed_{seed}"``; its parts are keys.
         where: conditions ``KEY=VALUE`` that a run must meet.
-        baseline: the choice with which the others are compared.
+        baseline: the choice with which the others are compared, by its label or a value in it.
         allow: keys that may differ within a choice.
         best: for logs, the better direction; without ``last``, use the best value of each run.
         last: for logs, the mean of this many last points, >= 1; the last one without ``best``.
         decimal: the decimal sign of CSV files.
         margin: largest difference that does not matter, > 0, or a share of the baseline's errors as in "10%".
     """
-    every = read(data, Asked(keys_of(metric), keys_of(by), seed, runs, where, decimal, best, last))
-    keys = keys_of(by)
+    metrics, keys, allowed = keys_of(metric), keys_of(by), keys_of(allow)
+    where = [where] if isinstance(where, str) else where
+    every = read(data, Asked(metrics, keys, seed, runs, where, decimal, best, last))
     return Table(
-        _compare(every, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
+        _compare(every, by=keys, where=where, metric=metrics, against=baseline, allow=allowed, margin=margin)
     )

@@ -1,12 +1,15 @@
 """Run folders on disk: ``find`` returns them with their state."""
 
+import csv
 import dataclasses
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +18,7 @@ from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
 from cnnpool.registry import did_you_mean
 from cnnpool.run_folder import layout, results, status
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.errors import AGAIN, DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
 from cnnpool.run_folder.reading import read_json
 from cnnpool.run_folder.results import NAMED, Results
@@ -28,6 +31,8 @@ MOST = 12  # Most values that are named
 COMMAND = ["cnnpool", "compare"]
 REPORT = "table.json"
 """Written first; it marks a folder as a report."""
+NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*|(?=\.[0-9]))(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+"""Numbers as people write them: a text such as 007 or 12e4567 is a name."""
 KILLED = "stopped: its process has ended; rerun the same command to resume"
 
 
@@ -200,9 +205,24 @@ def recipe(results: Results) -> dict[str, Any]:
     return known
 
 
-def keys_of(text: str | None) -> list[str]:
-    """The keys in a list separated by commas."""
-    return [key.strip() for key in (text or "").split(",") if key.strip()]
+def keys_of(names: str | Iterable[Any] | None) -> list[str]:
+    """The keys in a list separated by commas, where one that contains a comma stands in quotes as in CSV."""
+    if names is None or isinstance(names, str):
+        lines = csv.reader((names or "").splitlines(), skipinitialspace=True)
+        return [key.strip() for line in lines for key in line if key.strip()]
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{names!r} is not a name, nor a list of names")
+    return list(map(str, names))
+
+
+def joined(*keys: str) -> str:
+    """The list of which :func:`keys_of` makes ``keys``."""
+    return ",".join(f'"{key}"' if "," in key else key for key in keys)
+
+
+def same(text: str) -> str | Decimal:
+    """``text``, or the number that it is, so that 0.1, 1e-1 and .10 are equal."""
+    return Decimal(text) if NUMBER.fullmatch(text) else text
 
 
 def conditions(where: Iterable[str]) -> dict[str, list[str]]:
@@ -226,8 +246,8 @@ def meeting(
     for key, values in conditions(where).items():
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
-        there = sorted({text_at(one, key) for one in kept})
-        kept = [one for one in kept if text_at(one, key) in values]
+        there, wanted = sorted({text_at(one, key) for one in kept}), set(map(same, values))
+        kept = [one for one in kept if same(text_at(one, key)) in wanted]
         if not kept:
             named = ", ".join(there[:MOST]) + ", ..." * (len(there) > MOST)
             raise ValueError(f"--where {key}={values[0]}: no run has it; {key} is one of {named}")
@@ -270,7 +290,7 @@ def read(folder: Path) -> Run:
     try:
         found = results.read(folder)
     except DamagedError as error:
-        return Run(folder, "damaged", f"{error}; run the training again")
+        return Run(folder, "damaged", f"{error}; delete it, then {AGAIN}" if error.reason else str(error))
     if found:
         return Run(folder, "done", found=found)
     try:

@@ -61,7 +61,9 @@ def table(path: Path) -> Table:
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
             lines = [(reader.line_num, row) for row in reader if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not a text in UTF-8: save it as UTF-8") from None
+    except (OSError, csv.Error) as error:
         raise damaged(path, str(getattr(error, "strerror", None) or error)) from None
     if len(lines) < 2:
         raise damaged(path, "it has no rows below a header")

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -184,13 +184,13 @@ def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:
 
 
 def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str]) -> dict[str, list[Run]]:
-    def key(run: Run) -> tuple[str, ...]:
+    def key(run: Run) -> tuple[Hashable, ...]:
         return tuple(frozen(run, one) for one in by)
 
     rows = comparison.rows if comparison else []
     own = [list(row.choice.runs.values()) for row in rows]
     named = {key(some[0]): row.choice.label for some, row in zip(own, rows, strict=True)}
-    groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+    groups: dict[tuple[Hashable, ...], list[Run]] = defaultdict(list)
     for run in begun:
         groups[key(run)].append(run)
     new = [one for one in groups if one not in named]

@@ -56,6 +56,14 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
 
 
+def test_equal_runs_are_told_by_the_words_that_asked_for_them(shelf):
+    shelf.put("a", seed=3, overrides=["pool=max", "pool@stage.s2=inherit", "seed=3"])
+    shelf.put("b", seed=3, overrides=["pool=max", "seed=3"])
+    spelled = "they have the same settings, spelled pool@stage.s2=inherit or without: remove one"
+    with pytest.raises(ValueError, match=f"two runs of 'max' with seed 3: .*/a and .*/b; {spelled}"):
+        labels(shelf)
+
+
 def test_two_runs_of_different_operators_are_told_apart_by_the_operator_not_by_its_options(shelf):
     shelf.put("a", pool={"name": "avg", "count_include_pad": True})
     shelf.put("b", pool={"name": "max", "ties": "first"})

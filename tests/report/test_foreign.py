@@ -570,6 +570,82 @@ def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path
     )
 
 
+@pytest.mark.parametrize(("end", "said"), [("nan", "NaN"), ("inf", "infinite"), ("-inf", "infinite")])
+@pytest.mark.parametrize("options", [[], ["--best", "max"], ["--best", "min"], ["--best", "max", "--last"]])
+def test_a_run_that_ends_with_no_number_has_diverged_whatever_counts(tmp_path, capsys, end, said, options):
+    def write(folder, x):
+        last = end if x == ACCURACIES["b"][3] else x
+        rows(folder / "metrics.csv", "step,acc", "1,inf", f"2,{x}", f"3,{last}")
+
+    each_run(tmp_path, write)
+    found = text(capsys, tmp_path, "--metric", "acc", "--runs", PATTERN, *options)
+    assert f"5 (1 {said})" in found and "not judged: 1 seed without a number" in found
+    assert f"b: acc is {said} for seed 3; left out of all means" in found
+    # Without it, the rest counts, and an infinite value on the way is not its best.
+    assert means(tmp_path, "acc", runs=PATTERN, where=["seed=0,1,2,4,5"], best="max") == {
+        group: np.mean([x for seed, x in enumerate(some) if seed != 3]) for group, some in ACCURACIES.items()
+    }
+
+
+@pytest.mark.parametrize("form", ["csv", "frame"])
+def test_equal_numbers_are_one_choice_however_they_are_written(tmp_path, form):
+    forms = ["0.1", "1e-1", ".10", "+0.1", "0.1", "1.0E-01"]
+    lines = [f"{lr},{seed},{0.5 + seed / 100}" for seed, lr in enumerate(forms)]
+    lines += [f"{name},{seed},0.6" for name in ("0.01", "007", "7", "12e4567") for seed in range(3)]
+    data = rows(tmp_path / "runs.csv", "lr,seed,acc", *lines)
+    if form == "frame":
+        data = dict(zip(("lr", "seed", "acc"), zip(*(x.split(",") for x in lines), strict=True), strict=True))
+    found = cnnpool.compare(data, "acc", by="lr", seed="seed")
+    # 007 is a name, as is one whose exponent no number has.
+    wanted = {"lr=0.1": 6, "lr=0.01": 3, "lr=007": 3, "lr=7": 3, "lr=12e4567": 3}
+    assert {one["choice"]: one["n"] for one in found} == wanted
+    assert (
+        "lr=0.1: lr is 0.1 and 1e-1 and .10 and +0.1 and 1.0E-01, which are equal" in found.comparison.notes
+    )
+    for where in ("lr=1e-1,1e-2", "lr=0.10,.01"):
+        assert set(means(data, "acc", by="lr", seed="seed", where=[where])) == {"lr=0.1", "lr=0.01"}
+    assert set(means(data, "acc", by="lr", seed="seed", where="lr=07,007")) == {"lr=007"}
+    # Two of one seed are told as what they are.
+    twice = rows(tmp_path / "twice.csv", "lr,seed,acc", "0.1,0,1", "1e-1,0,2")
+    with pytest.raises(ValueError, match="line 3; they have the same settings: remove one"):
+        cnnpool.compare(twice, "acc", by="lr", seed="seed")
+
+
+def test_lists_of_names_and_numbers_are_taken_from_python(tmp_path):
+    lines = [
+        f"{lr},{wd},{seed},{0.5 + seed / 100 + lr},1"
+        for lr in (0.1, 0.01)
+        for wd in (0, 1)
+        for seed in range(3)
+    ]
+    path = rows(tmp_path / "runs.csv", 'lr,wd,seed,acc,"top 1, 5"', *lines)
+    options = {"metric": ["acc", "top 1, 5"], "by": ("lr", "wd"), "seed": "seed"}
+    found = cnnpool.compare(path, **options)
+    assert found == cnnpool.compare(path, 'acc, "top 1, 5"', by="lr,wd", seed="seed")
+    assert [one["choice"] for one in found[:2]] == ["lr=0.01 / wd=0", "lr=0.01 / wd=1"] and len(found) == 8
+    for baseline in (0.1, "0.10", np.float64(0.1), "lr=0.1"):
+        (first, _) = cnnpool.compare(path, "acc", by="lr", seed="seed", where=["wd=0"], baseline=baseline)
+        assert first["choice"] == "lr=0.1"
+    with pytest.raises(ValueError, match=r"--baseline '0\.1' stands for several choices"):
+        cnnpool.compare(path, **options, baseline=0.1)
+    for name in ("metric", "by"):
+        with pytest.raises(ValueError, match=r"^3\.5 is not a name, nor a list of names$"):
+            cnnpool.compare(path, **options | {name: 3.5})
+    with pytest.raises(ValueError, match="""--metric top 1: no run has it; did you mean '"top 1, 5"'"""):
+        cnnpool.compare(path, "top 1, 5", by="lr", seed="seed", where=["wd=0"])
+    alone = rows(tmp_path / "alone.csv", 'lr,seed,"top 1, 5"', "0.1,0,1", "0.1,1,2", "0.2,0,3", "0.2,1,4")
+    with pytest.raises(ValueError, match="""--metric '"top 1, 5"' --by lr --seed seed"""):
+        cnnpool.compare(alone, by="lr", seed="seed")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_table_in_another_encoding_is_refused_with_the_remedy(tmp_path, encoding):
+    path = tmp_path / "runs.csv"
+    path.write_bytes("größe,seed,acc\n1,0,1\n".encode(encoding))
+    with pytest.raises(ValueError, match=f"^{path} is not a text in UTF-8: save it as UTF-8$"):
+        cnnpool.compare(path, "acc", by="größe", seed="seed")
+
+
 def test_several_metrics_have_a_table_each_corrected_by_itself(tmp_path):
     lines = [f"{g},{s},{x},{1 - x}" for g, some in ACCURACIES.items() for s, x in enumerate(some)]
     path = rows(tmp_path / "runs.csv", "model,seed,acc,loss", *lines)

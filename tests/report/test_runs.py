@@ -42,6 +42,18 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
     }  # fmt: skip
 
 
+def test_a_damaged_record_is_named_with_a_remedy_that_works(shelf):
+    path = shelf.put(seed=0) / "results.json"
+    path.write_text("{half")
+    [run] = find([shelf.root])
+    assert run.state == "damaged" and run.reason.startswith(f"{path} is damaged: ")
+    assert run.reason.endswith("; delete it, then rerun the same command")
+    path.unlink()
+    path.mkdir()
+    [run] = find([shelf.root])
+    assert run.reason == f"{path} cannot be read: it is not a regular file"
+
+
 def test_paths_that_hold_no_run_are_refused(tmp_path):
     with pytest.raises(ValueError, match="does not exist"):
         find([tmp_path / "nowhere"])

@@ -53,8 +53,9 @@ def _together(
     found: list[dict[float, float]],
 ) -> tuple[list[float], np.ndarray, list[dict[float, float]]]:
     epochs = sorted(set().union(*found))
-    # A run that ended early leaves a gap instead of silently averaging over fewer runs.
+    # A run that ended early leaves a gap instead of silently averaging over fewer runs, as does infinity.
     table = np.array([[one.get(epoch, np.nan) for epoch in epochs] for one in found])
+    table[np.isinf(table)] = np.nan
     return epochs, spread(table) if found else np.empty((3, 0)), found
 
 
