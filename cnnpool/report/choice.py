@@ -114,7 +114,7 @@ def baseline(choices: Sequence[Choice], wanted: str | float | None) -> Choice:
 def _parts(label: str) -> set[str | Decimal]:
     """The parts of a label such as ``resnet / lr=0.1``, and their values."""
     parts = label.split(" / ")
-    return {*parts, *(same(part.partition("=")[2]) for part in parts)}
+    return {*parts, *(same(part.partition("=")[2]) for part in parts if "=" in part)}
 
 
 def frozen(run: Run, key: str) -> Hashable:

@@ -626,6 +626,8 @@ def test_lists_of_names_and_numbers_are_taken_from_python(tmp_path):
     for baseline in (0.1, "0.10", np.float64(0.1), "lr=0.1"):
         (first, _) = cnnpool.compare(path, "acc", by="lr", seed="seed", where=["wd=0"], baseline=baseline)
         assert first["choice"] == "lr=0.1"
+    with pytest.raises(ValueError, match="--baseline '' is not among the choices"):
+        cnnpool.compare({"group": ["a", "b"], "seed": [0, 0], "acc": [1, 2]}, "acc", **NAMED, baseline="")
     with pytest.raises(ValueError, match=r"--baseline '0\.1' stands for several choices"):
         cnnpool.compare(path, **options, baseline=0.1)
     for name in ("metric", "by"):
