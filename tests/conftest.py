@@ -73,8 +73,6 @@ def pytest_runtest_setup() -> None:
     import torch
 
     torch.manual_seed(0)
-    # A launcher in this process keeps working directories off its jobs' import path.
-    os.environ.pop("PYTHONSAFEPATH", None)
     # A training in this process may have left it on, and Hydra quietens logs.
     torch.use_deterministic_algorithms(False)
     logging.disable(logging.NOTSET)

@@ -8,6 +8,7 @@ from cnnpool.launch.job import Job, NoDownload, Outcome, Workers
 from cnnpool.launch.run_job import failed, outcome_if_done
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.run_folder.layout import OUTPUT
+from cnnpool.system.process import for_jobs
 from cnnpool.system.signals import Stopped
 
 POLL_S = 0.5
@@ -20,10 +21,11 @@ def run_processes(
 
     Args:
         jobs: jobs at once; null: one per core.
-        threads: threads per process; null: the cores divided by the processes.
+        threads: threads per process; null: ``OMP_NUM_THREADS``, else the cores divided by the processes.
     """
     at_once, each = shares(tasks, jobs, threads)
-    return _run(list(tasks), at_once, each)
+    with for_jobs(each):
+        yield from _run(list(tasks), at_once, each)
 
 
 def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple[int, int]:
@@ -31,11 +33,13 @@ def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     devices = max(job.devices for job in tasks)
     at_once = min(jobs or max(cores // devices, 1), len(tasks))
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    threads = threads or (int(asked) if asked.isdigit() else 0)
     return at_once, threads or max(cores // (at_once * devices), 1)
 
 
 def _run(waiting: list[Job], at_once: int, threads: int) -> Iterator[Outcome]:
-    total, context = len(waiting), start_method(threads)
+    total, context = len(waiting), start_method()
     running: dict[Worker, Job] = {}
     missing = NoDownload()
     stop: Stopped | None = None

@@ -22,6 +22,7 @@ from cnnpool.launch.run_job import lost, outcome_if_done, run
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences, identity_settings
+from cnnpool.system.process import for_jobs
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
@@ -75,8 +76,6 @@ def run_slurm(
             waiting.append(job)
     if not waiting:
         return
-    # Nodes inherit this environment; PYTHONSAFEPATH keeps their working directory off the import path.
-    os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     executor = _executor(waiting[0], cluster)
     executor.update_parameters(
         name=slurm_queue.NAME,
@@ -87,7 +86,8 @@ def run_slurm(
         slurm_additional_parameters=further,
         **{f"slurm_{key}": value for key, value in queue.items() if value is not None},
     )
-    yield from Sweep(executor, jobs, threads).outcomes(waiting)
+    with for_jobs(threads):
+        yield from Sweep(executor, jobs, threads).outcomes(waiting)
 
 
 def _options(sbatch: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,9 +102,7 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     from cnnpool.launch.runners import RUNNERS
 
     if name == "local":
-        threads = os.environ.get("OMP_NUM_THREADS", "")
-        one_each = {"jobs": 1, "threads": int(threads) if threads.isdigit() else None}
-        return _counted(RUNNERS["processes"](jobs, **one_each), jobs)
+        return _counted(RUNNERS["processes"](jobs, jobs=1), jobs)
     runner = registry.lookup(RUNNERS, GROUPS["launch"].entries, name)
     return _counted(runner(jobs, **options), jobs)
 

@@ -29,12 +29,11 @@ GRACE_S = 10.0  # Seconds in which the other processes of a training end after o
 UNKNOWN = 255  # Exit status of a process in multiprocessing once the server that forked it is gone
 
 
-def start_method(threads: int) -> "ForkServerContext | SpawnContext":
+def start_method() -> "ForkServerContext | SpawnContext":
     """How processes start: as forks of a server on Linux, elsewhere as new interpreters.
 
     The server uses neither torch's threads nor a GPU, so forking it is safe whatever this process has done.
     """
-    os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")

@@ -18,8 +18,9 @@ from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Ti
 from cnnpool.published.weights import Loaded, from_file, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
+from cnnpool.surgery.carry_out import Change
 from cnnpool.surgery.dense import ends_in_channels
-from cnnpool.surgery.replace import Change, exchange, swap
+from cnnpool.surgery.replace import exchange, swap
 from cnnpool.surgery.stages import measurable, stages_of
 from cnnpool.surgery.trace import dry_run, evaluating, limited, line_of
 

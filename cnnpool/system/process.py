@@ -56,6 +56,22 @@ def importing() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def for_jobs(threads: int) -> Iterator[None]:
+    """Let processes inherit that they have so many threads each, and that their working directory is not on
+    the import path.
+    """
+    ours = {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    before = {name: os.environ[name] for name in ours if name in os.environ}
+    os.environ |= ours
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+        os.environ |= before
+
+
 def has_folder() -> bool:
     """Whether the working directory still exists; without one, torch's libraries end the process."""
     try:

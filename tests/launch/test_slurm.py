@@ -79,8 +79,6 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
     """A function that makes a cluster of which the queue goes through the given steps."""
-    for name in ("OMP_NUM_THREADS", "PYTHONSAFEPATH"):
-        monkeypatch.setenv(name, "1")
     for name in ("POLL_S", "QUEUE_S"):
         monkeypatch.setattr(run_slurm, name, 0)
     (tmp_path / "bin").mkdir()

@@ -250,12 +250,15 @@ def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(
     assert drawn("seed=3,4", "fit.pictures=false") == [False, False]
 
 
-def test_cores_are_divided_among_jobs_and_their_devices(monkeypatch):
+def test_cores_are_divided_among_jobs_and_their_devices_unless_the_environment_says_otherwise(monkeypatch):
     def share(count, devices, jobs=None, threads=None):
         asked = [Job(Path("run"), [], {"fit": {"devices": devices}})] * count
         return shares(asked, jobs, threads)
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert share(20, 1) == (8, 3) and share(20, 1, threads=1) == (8, 1)
+    monkeypatch.delenv("OMP_NUM_THREADS")
     assert share(20, 1) == (8, 1)
     assert share(3, 1) == (3, 2)
     assert share(20, 1, jobs=2) == (2, 4)
@@ -274,9 +277,8 @@ def test_a_training_on_several_devices_gets_a_process_for_each(monkeypatch, call
         return iter(())
 
     monkeypatch.setitem(RUNNERS, "processes", note)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     call("train", *sweep, "fit.devices=2", *call.quick)
-    assert seen == [(count, {"jobs": 1, "threads": 3})]
+    assert seen == [(count, {"jobs": 1})]
 
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}

@@ -12,6 +12,7 @@ import pytest
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.worker import StartError, Worker, start_method
+from cnnpool.system.process import for_jobs
 
 PATIENCE_S = 300
 MISTAKE = "fit.epochs must be a whole number from 1 to 10^9, got 0"
@@ -20,10 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no se
 
 @pytest.fixture(scope="module")
 def context():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("PYTHONSAFEPATH", "1")
-        yield start_method(1)
+    with for_jobs(1):
+        yield start_method()
 
 
 def job(folder, devices=1):
@@ -160,7 +159,9 @@ import cnnpool.launch.preload
 from cnnpool.launch.run_job import run
 job, known = pickle.loads(bytes.fromhex(sys.argv[1])), set(sys.modules)
 outcome = run(job)
-later = {name.partition(".")[0] for name in sys.modules.keys() - known if not name.startswith("torch.utils.")}
+# Numba imports parts of itself where no compiled kernel is at hand yet.
+parts = "torch.utils.", "numba."
+later = {name.partition(".")[0] for name in sys.modules.keys() - known if not name.startswith(parts)}
 print(outcome.state, sorted(later), flush=True)
 """
 

@@ -36,10 +36,23 @@ def help_of(command):
     return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
 
+def unseen(words, seen):
+    """``words`` with those values of their lists that no command of the same experiment had, at least one."""
+    place, found = next((word for word in words if word.startswith("experiment=")), ""), []
+    for word in words:
+        key, _, values = word.partition("=")
+        listed = values.split(",") if re.fullmatch(r"[\w.,-]+", values) else [values]
+        fresh = [value for value in listed if (place, key, value) not in seen]
+        seen.update((place, key, value) for value in fresh)
+        found.append(f"{key}={','.join(fresh or listed[:1])}" if values else word)
+    return found
+
+
 @pytest.mark.parametrize("page", sorted({command.page for command in TRAINING}))
 def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CNNPOOL_DATA", "data")
+    seen = set()
     for command in (command for command in TRAINING if command.page == page):
         words = command.shortened()
         # A reader's own folder of settings is not here, nor own code, which has a test of its own, as Hydra's
@@ -53,7 +66,7 @@ def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
         options = {word for word in words[2:] if word.startswith("-")}
         assert options <= {"-m"}
         overrides = [word for word in words[2:] if not word.startswith(("launch=", "-"))]
-        jobs = jobs_of(Request(overrides, multirun="-m" in options))
+        jobs = jobs_of(Request(unseen(overrides, seen), multirun="-m" in options))
         assert jobs, name(command)
         for job in jobs:
             check.check(job.settings)

@@ -94,14 +94,6 @@ def test_a_run_begins_with_the_files_and_ends_in_the_folder_that_were_named(comm
 # Launch.
 
 
-@pytest.fixture
-def environment_kept(monkeypatch):
-    """Launchers leave to their processes how many threads they have, and what they import."""
-    for name in ("OMP_NUM_THREADS", "PYTHONSAFEPATH"):
-        monkeypatch.setenv(name, "1")
-
-
-@pytest.mark.usefixtures("environment_kept")
 @proves("launch.processes.jobs")
 def test_processes_run_so_many_jobs_at_once(command, monkeypatch):
     running, most, threads = [], [], []
@@ -135,7 +127,6 @@ def test_processes_run_so_many_jobs_at_once(command, monkeypatch):
     assert set(threads) == {3} and len(threads) == 10
 
 
-@pytest.mark.usefixtures("environment_kept")
 @proves("launch.processes.threads")
 def test_a_process_trains_with_so_many_threads(command, in_a_folder):
     before = torch.get_num_threads()
@@ -144,7 +135,6 @@ def test_a_process_trains_with_so_many_threads(command, in_a_folder):
     assert torch.get_num_threads() == before != 3
 
 
-@pytest.mark.usefixtures("environment_kept")
 @proves(*(f"launch.slurm.{key}" for key in ("partition", "account", "qos", "constraint")))
 @proves(*(f"launch.slurm.{key}" for key in ("jobs", "threads", "timeout_min", "mem_gb", "gpus", "sbatch")))
 def test_sbatch_gets_what_was_asked_for_and_its_refusal_is_a_line(command, in_a_folder, capfd, monkeypatch):
