@@ -188,7 +188,7 @@ def prepare(
     out.mkdir(parents=True, exist_ok=True)
     if not rank():
         run.run_id = layout.begin(out)
-        if not (out / layout.CHECKPOINTS).exists():
+        if not any((out / layout.CHECKPOINTS).glob("*.ckpt")):
             save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
     return run
 

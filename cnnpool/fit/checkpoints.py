@@ -92,13 +92,13 @@ class Checkpoints(Checkpoint):
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Classifier)
         self.stopped = _ends(trainer, trainer.current_epoch + 1)
-        # An epoch that is not validated counts least; without any validation the last one is the best.
-        accuracy = module.latest.get("val", {"accuracy": 0.0})["accuracy"]
+        # An epoch that is not validated is never the best, unless none is: then the last one.
+        accuracy = module.latest.get("val", {"accuracy": -1.0})["accuracy"]
         last = self.stopped or trainer.current_epoch + 1 == trainer.max_epochs
         rested = self._unsaved_s >= min(SHORTEST_S, self._interval_s(module))
         due, signum = self._agree(trainer, last or rested)
         better = accuracy > self.best if trainer.enable_validation else due
-        if better:
+        if better or (last and self.best < 0):
             self.best = accuracy
             self._check(module)
             trainer.save_checkpoint(self.folder / BEST, weights_only=True)

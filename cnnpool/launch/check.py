@@ -23,9 +23,7 @@ def check(settings: Mapping[str, Any]) -> None:
         raise ValueError(f"trainer.{flag}: {REFUSED[flag]}")
     for group in ("fit", "trainer"):
         registry.check_options(schema.options_of(group, ""), group, settings.get(group, {}), group)
-    last, least = settings["fit"].get("max_steps"), settings.get("trainer", {}).get("min_epochs")
-    if last and least:
-        raise ValueError(f"trainer.min_epochs={least} and fit.max_steps={last} contradict: give one of them")
+    _refuse_contradictions(settings["fit"], settings.get("trainer", {}))
     for group, path, chosen in choices_in(settings):
         if group in ("fit", "trainer", "log"):
             continue
@@ -37,6 +35,23 @@ def check(settings: Mapping[str, Any]) -> None:
             )
     for logger in loggers_of(settings):
         logger.refuse_missing()
+
+
+def _refuse_contradictions(fit: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    last, least = fit.get("max_steps"), trainer.get("min_epochs")
+    if last and least:
+        raise ValueError(f"trainer.min_epochs={least} and fit.max_steps={last} contradict: give one of them")
+    every, epochs = trainer.get("check_val_every_n_epoch", 1), fit.get("epochs", 1)
+    if fit.get("test") == "best" and every > epochs:
+        raise ValueError(
+            "fit.test=best needs an epoch with validation: lower "
+            f"trainer.check_val_every_n_epoch={every} to fit.epochs={epochs} or less"
+        )
+    way = trainer.get("gradient_clip_algorithm")
+    if way and not trainer.get("gradient_clip_val"):
+        raise ValueError(
+            f"trainer.gradient_clip_algorithm={way} clips nothing alone: give trainer.gradient_clip_val too"
+        )
 
 
 def _check_choice(group: str, path: str, chosen: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,14 @@ from cnnpool.launch.check import loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
-from cnnpool.launch.run_job import catch_up, finished, late_logs, look_again
+from cnnpool.launch.run_job import catch_up, failed, finished, late_logs, look_again, stopped
 from cnnpool.published.weights import Weights
-from cnnpool.run_folder import layout
+from cnnpool.run_folder import layout, status
+from cnnpool.run_folder.errors import LostError
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.run_folder.results import Results, weights
 from cnnpool.system.process import rank
+from cnnpool.system.signals import Stopped
 
 if TYPE_CHECKING:
     from cnnpool.fit import Callback, Classifier, Images, Logger
@@ -96,11 +98,7 @@ def train(
             with held(job.folder):
                 catch_up(job, found)
         return found
-    with _as_found(), nullcontext() if assists else held(job.folder):
-        if not assists:
-            if job.settings["overwrite"]:
-                layout.clear(job.folder)
-            layout.begin(job.folder)
+    with _as_found(), nullcontext() if assists else _begun(job):
         chosen = loggers_of(job.settings)
         own = training.Own(callbacks, loggers, classifier)
         results = training.train(job.settings, job.folder, job.name, job.overrides, chosen, own)
@@ -236,6 +234,29 @@ def _job(overrides: Any) -> Job:
     if job.on_recipe:
         log.info("%s", job.on_recipe)
     return job
+
+
+@contextmanager
+def _begun(job: Job) -> Iterator[None]:
+    """Hold the job's folder as a run's, and note there how the block ends."""
+    with held(job.folder) as folder:
+        if job.settings["overwrite"]:
+            layout.clear(job.folder)
+        name = layout.begin(job.folder)
+        status.write(job.folder, "running")
+        try:
+            yield
+        except (Stopped, SystemExit, Exception) as error:
+            outcome = stopped(job, error) if isinstance(error, Stopped) else failed(job, error)
+            # Not in a replaced folder, and as well as a full disk allows.
+            with suppress(OSError, LostError):
+                layout.refuse_lost(job.folder, name)
+                state: status.State = "stopped" if isinstance(error, Stopped) else "failed"
+                status.write(job.folder, state, outcome.message, outcome.status)
+            if outcome.status == 2 and not (job.folder / layout.SETTINGS).exists():
+                folder.undo()
+            raise
+        status.write(job.folder, "done")
 
 
 @contextmanager

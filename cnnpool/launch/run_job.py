@@ -207,9 +207,15 @@ def failed(job: Job, error: BaseException) -> Outcome:
     return replace(outcome, out_of_memory=of_memory, no_download=_is_of_download(error))
 
 
+def again(job: Job) -> str:
+    """How to resume a job that did not end: ``overwrite`` would train it anew."""
+    anew = job.settings.get("overwrite")
+    return f"rerun {'without overwrite=true' if anew else 'the same command'} to resume"
+
+
 def stopped(job: Job, stop: Stopped) -> Outcome:
     """The outcome of a job ended by a signal."""
-    return _outcome(job, "stopped", f"{stop}; rerun the same command to resume", stop.status)
+    return _outcome(job, "stopped", f"{stop}; {again(job)}", stop.status)
 
 
 def unreported(job: Job) -> Outcome:
@@ -260,10 +266,10 @@ def _described(error: BaseException, job: Job) -> str:
             f"give it more by data.batch_size={size} and fit.accumulate={pieces}"
         )
     if job.devices > 1 and UNANSWERED.search(message):
-        return "another process of this training ended, or does not answer; rerun the same command to resume"
+        return "another process of this training ended, or does not answer; " + again(job)
     if isinstance(error, OSError) and error.strerror:
         place = error.filename or job.folder
-        return f"{place}: {error.strerror}; fix that, then rerun the same command to resume"
+        return f"{place}: {error.strerror}; fix that, then {again(job)}"
     if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
         return message
     return f"{type(error).__name__}: {message}"

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_job import run
+from cnnpool.launch.run_job import again, run
 from cnnpool.run_folder import status
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.output import ignore_broken_pipes, write_error
@@ -145,7 +145,7 @@ class Worker:
             # A signal, or a mistake that every process reports.
             cause, outcome = first
         if cause.killed:
-            message = "killed by a second signal; rerun the same command to resume from its last checkpoint"
+            message = f"killed by a second signal; {again(self._job)} from its last checkpoint"
             outcome = replace(outcome, state="stopped", message=message, status=128 + signal.SIGKILL)
         if cause.died or cause is not self._ranks[0]:
             self._job.folder.mkdir(parents=True, exist_ok=True)

@@ -29,10 +29,20 @@ def clear(folder: Path) -> None:
     """Delete the files of the run in ``folder``; its log goes on, and files of others stay."""
     if _name(folder):
         for place in (folder / CHECKPOINTS, folder / SETTINGS, folder / "csv"):
-            shutil.rmtree(place, ignore_errors=True)
+            _empty(place)
         named = (RESULTS, STATUS, METRICS, ROUTING, LOGGED, MARK)
         for file in [*(folder / name for name in named), *folder.glob("events.out.tfevents.*")]:
             file.unlink(missing_ok=True)
+
+
+def _empty(place: Path) -> None:
+    """Delete the folder ``place``; of one that is a link, or a disk of its own, the content."""
+    if place.is_symlink():
+        for file in place.glob("*"):
+            if file.is_file():
+                file.unlink()
+    elif place.is_dir():
+        shutil.rmtree(place, ignore_errors=os.path.ismount(place))
 
 
 def begin(folder: Path) -> str:

@@ -84,7 +84,7 @@ class Results:
 
     @property
     def val(self) -> SimpleNamespace:
-        """Scores of the validation images, by which to choose settings; empty if there are none."""
+        """Scores of the validation images, by which to choose settings; empty if their epoch had none."""
         return SimpleNamespace(**self.measured.get("val", {}))
 
     @property

@@ -49,6 +49,7 @@ def test_without_validation_the_last_epoch_is_the_best_and_an_unvalidated_one_is
     assert epochs([None] * 3, enable_validation=False)[0] == [0, 1, 2]
     assert epochs([None] * 3, enable_validation=False, minutes=10.0)[0] == [2]
     assert epochs([0.5, None, 0.6])[0] == [0, 2]
+    assert epochs([None, 0.0, None])[0] == [1] and epochs([None] * 3)[0] == [2]
 
 
 def test_an_early_stop_holds_from_the_epoch_that_asks_or_the_least_one_also_after_a_restart(epochs):

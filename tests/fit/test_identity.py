@@ -52,3 +52,9 @@ def test_a_run_that_stopped_early_and_was_killed_before_its_test_trains_no_furth
             runs.run(tmp_path, **options)
     monkeypatch.setattr(Trainer, "fit", lambda *_, **__: pytest.fail("it trains on"))
     assert runs.run(tmp_path, **options)[0].epochs == 2
+
+
+def test_settings_are_saved_where_a_folder_for_checkpoints_is_there_and_empty(runs, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    runs.prepared(tmp_path)
+    assert (tmp_path / ".hydra" / "config.yaml").exists()

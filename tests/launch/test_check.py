@@ -28,6 +28,9 @@ VALUES = {
     "readout=flatten readout.hidden=-1": "readout.hidden must be a whole number from 0 to 65,536, got -1",
     "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
     "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
+    "fit.test=best fit.epochs=3 trainer.check_val_every_n_epoch=4": "fit.test=best needs an epoch with "
+    "validation: lower trainer.check_val_every_n_epoch=4 to fit.epochs=3 or less",
+    "trainer.gradient_clip_algorithm=value": "trainer.gradient_clip_algorithm=value clips nothing alone: give",
     "seed=-1": "seed must be a whole number from 0 to 4,294,967,295, got -1",
 }
 EARLY += VALUES

@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from cnnpool.launch import run_job
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.run_folder import status
 from cnnpool.run_folder.folder_lock import held
+from cnnpool.system.signals import Stopped
 
 FOLDER = "hydra.run.dir=here"
 
@@ -79,6 +81,16 @@ def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_p
     code, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
     assert code == 2 and "holds files that no run wrote (mine.txt)" in err
     assert run_job.outcome_if_done(Job(run, [], {})).state == "refused"
+
+
+def test_a_run_that_was_to_overwrite_resumes_without_that_word(call, tmp_path, monkeypatch):
+    def stop(job):
+        raise Stopped(signal.SIGTERM, "stopped by SIGTERM at step 1")
+
+    monkeypatch.setattr(run_job, "_train", stop)
+    for more, remedy in ((), "the same command"), (["overwrite=true"], "without overwrite=true"):
+        code, _, err = call("train", *call.quick, FOLDER, *more)
+        assert (code, err) == (143, f"stopped: by SIGTERM at step 1; rerun {remedy} to resume\n")
 
 
 def test_a_run_whose_process_is_lost_has_failed_in_its_folder_too(tmp_path):

@@ -15,7 +15,9 @@ from PIL import Image
 from short_runs import quiet_trainer
 
 import cnnpool
+from cnnpool.run_folder import status
 from cnnpool.run_folder.checkpoint import load
+from cnnpool.system.signals import Stopped
 
 QUICK = ["model.width=4", "fit.epochs=2", "fit.precision=32-true", "fit.pictures=false", "probe=none"]
 pytestmark = [
@@ -38,6 +40,8 @@ def test_a_training_from_python_is_that_of_the_command(trained, command, tmp_pat
     assert command("train", *QUICK, "data.shift=1", "hydra.run.dir=other") == 0
     weights = [load(tmp_path / name / "checkpoints" / "last.ckpt")["state_dict"] for name in ("run", "other")]
     assert all(torch.equal(weights[0][key], value) for key, value in weights[1].items())
+    ends = [vars(status.read(tmp_path / name)) for name in ("run", "other")]
+    assert ends[0].items() - ends[1].items() <= {("time", ends[0]["time"])} and ends[0]["state"] == "done"
     assert trained.accuracy == cnnpool.train(*QUICK, "data.shift=1", "hydra.run.dir=run").accuracy
     with pytest.raises(ValueError, match=r"fit\.lr must be a number above 0"):
         cnnpool.train("fit.lr=-1")
@@ -130,6 +134,27 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
     with pytest.raises(ValueError, match="written before version"):
         torch.save({"state_dict": {}}, "old.ckpt")
         cnnpool.load("old.ckpt")
+
+
+def test_how_a_training_from_python_ended_stands_in_its_folder(in_a_folder, monkeypatch):
+    here = in_a_folder / "run"
+
+    def end(*_):
+        states.append(status.read(here).state)
+        raise error
+
+    states = []
+    monkeypatch.setattr("cnnpool.training.train", end)
+    for error, after in (
+        (ValueError("a mistake"), None),
+        (RuntimeError("broken"), ("failed", "RuntimeError: broken", 1)),
+        (Stopped(15), ("stopped", "stopped by SIGTERM; rerun the same command to resume", 143)),
+    ):
+        with pytest.raises(type(error)):
+            cnnpool.train(*QUICK, "hydra.run.dir=run")
+        now = status.read(here)
+        assert (now and (now.state, now.error, now.status)) == after and here.exists() == bool(after)
+    assert states == ["running"] * 3
 
 
 @pytest.mark.filterwarnings("ignore:You requested to overfit", "ignore:You defined a `validation_step`")
