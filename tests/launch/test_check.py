@@ -30,7 +30,7 @@ VALUES = {
     "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
     "fit.test=best fit.epochs=3 trainer.check_val_every_n_epoch=4": "fit.test=best needs an epoch with "
     "validation: lower trainer.check_val_every_n_epoch=4 to fit.epochs=3 or less",
-    "trainer.gradient_clip_algorithm=value": "trainer.gradient_clip_algorithm=value clips nothing alone: give",
+    "trainer.gradient_clip_algorithm=value": "trainer.gradient_clip_algorithm=value clips nothing alone",
     "seed=-1": "seed must be a whole number from 0 to 4,294,967,295, got -1",
 }
 EARLY += VALUES
