@@ -171,10 +171,11 @@ def plan(study: Study, seen: View) -> None:
 
 
 def _margin(study: Study, seen: View) -> float:
-    """``choose.margin`` in the metric's unit, by the errors of the first candidate that ran."""
+    """``choose.margin`` in the metric's unit, by the errors of the baseline, else the first that ran."""
     if study.options.margin == "0":
         return 0.0
-    first = next(value for value in seen.values[:, 0].tolist() if math.isfinite(value))
+    ran = seen.values[:, 0].tolist()
+    first = next(value for value in (ran[study.baseline], *ran) if math.isfinite(value))
     return margin_of(study.options.margin, study.metric, study.metric.sense * first) or 0.0
 
 
@@ -228,7 +229,8 @@ def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
     if limit is None:
         return {}
     return {
-        i: f"over the limit: {cost / least:.2f} times the {study.cost.title} of the cheapest candidate"
+        i: f"over the limit: {cost / least if least else math.inf:.2f} times the {study.cost.title} of the "
+        "cheapest candidate"
         for i, cost in enumerate(costs)
         if cost > limit * least
     }

@@ -141,8 +141,8 @@ def spectral_shares(energies: Tensor) -> dict[str, float]:
     """Alias energy, ||D(u) - D(low(u))||^2 / ||D(u)||^2, and high-frequency share; 0 for a map of zeros."""
     aliased, sampled, low, total = energies.tolist()
     return {
-        "alias_energy_ratio": aliased / sampled if sampled > 0 else 0.0,
-        "high_frequency_share": min(max(1 - low / total, 0.0), 1.0) if total > 0 else 0.0,
+        "alias_energy_ratio": aliased / sampled if sampled else 0.0,
+        "high_frequency_share": min(max(1 - low / total, 0.0), 1.0) if total else 0.0,
     }
 
 

@@ -4,7 +4,7 @@ import logging
 import statistics
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.bounds import Count
+from cnnpool.pool import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, LpPool2d, MaxPool2d, Pool2d
 from cnnpool.probe.base import (
     Batch,
     Probe,
@@ -30,8 +31,11 @@ from cnnpool.probe.base import (
 )
 from cnnpool.probe.shift import at_once
 from cnnpool.quantity import Quantity, count
+from cnnpool.readout.base import Readout
 
 log = logging.getLogger(__name__)
+OURS = MaxPool2d, AvgPool2d, LpPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d
+OF_TORCH = tuple(one.torch_module for one in OURS)
 size = partial(count, better="lower", seeds="same")
 
 
@@ -109,7 +113,7 @@ class Cost(Probe):
             **fewer,
             "parameters": parameters(model),
             "classifier_parameters": parameters(model, nn.Linear),
-            **({} if (counted := flops(model, stages, images[:1])) is None else {"flops": counted}),
+            **({} if (counted := flops(model, images[:1])) is None else {"flops": counted}),
             "saved_bytes": saved_bytes(model, images, labels),
             "forward_images_per_s": images_per_s(model, timed, self.repeats),
             "stages": stage_times(model, stages, timed, self.repeats),
@@ -122,10 +126,11 @@ def parameters(model: nn.Module, kind: type[nn.Module] = nn.Module) -> int:
     return sum(p.numel() for p in own if p.requires_grad)
 
 
-def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
-    """FLOPs of a forward pass on one image (1, C, H, W): torch's count, and what operators add by ``flops``.
+def flops(model: nn.Module, image: Tensor) -> int | None:
+    """FLOPs of a forward pass on one image (1, C, H, W): torch's count, and what operators and readouts add
+    by ``flops``; torch's own pooling counts as our operator of the same window.
 
-    None if an operator does not define it.
+    None if an operator does not define it; a readout that does not counts as torch does.
     """
     counter, own = FlopCounterMode(display=False), list[int | None]()
 
@@ -133,12 +138,11 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
         x = first_input(args, named)
         with FlopCounterMode(display=False) as again:
             module.forward(x.detach())
-        counted, stated = again.get_total_flops(), module.flops(*size_of(x))
+        counted, stated = again.get_total_flops(), _stated(module, x)
         # The counter has counted these twice now.
         own.append(None if stated is None else max(stated - counted, 0) - counted)
 
-    counting = [module for module in stages.values() if hasattr(module, "flops")]
-    hooks = [module.register_forward_hook(add, with_kwargs=True) for module in counting]
+    hooks = [module.register_forward_hook(add, with_kwargs=True) for module in set(_counting(model))]
     try:
         with examined(model), torch.no_grad(), uncompiled(), counter:
             model(image.to(device_of(model)))
@@ -147,6 +151,29 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
             hook.remove()
     known = [more for more in own if more is not None]
     return int(counter.get_total_flops() + sum(known)) if len(known) == len(own) else None
+
+
+def _counting(module: nn.Module) -> Iterator[nn.Module]:
+    """The modules that state their arithmetic, not those inside one of them."""
+    if isinstance(module, (Pool2d, Readout, *OF_TORCH)):
+        yield module
+    else:
+        for child in module.children():
+            yield from _counting(child)
+
+
+def _stated(module: nn.Module, x: Tensor) -> int | None:
+    if ours := next((one for one in OURS if isinstance(module, one.torch_module)), None):
+        try:
+            module = ours.like(module, x.shape[-3])
+        except ValueError:
+            # An option that ours does not have.
+            return 0
+    try:
+        stated: int | None = module.flops(*size_of(x))  # type: ignore[operator]
+    except NotImplementedError:
+        return 0
+    return stated
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -24,7 +24,7 @@ from cnnpool.probe.base import (
     maps_of,
     size_of,
 )
-from cnnpool.probe.shift import cross, fourier_derivative, mean_over, shift, square, with_next
+from cnnpool.probe.shift import cross, fourier_derivative, mean_over, relative_to, shift, square, with_next
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import deviation
 
@@ -239,7 +239,7 @@ def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[st
 
     T_t moves the image by t pixels with ideal interpolation, T_{-t} the stage's output back by as many image
     pixels; logits, named "", are not moved back. ``relative_lie_derivative`` is divided by
-    E ||f(x) - f(x')||^2 / dim over pairs of images (each with the next).
+    E ||f(x) - f(x')||^2 / dim over pairs of images (each with the next), NaN if all are alike.
     """
     images = images.to(device_of(model))
     sums: dict[str, float] = defaultdict(float)
@@ -252,7 +252,7 @@ def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[st
                 rate = rate - per_px * fourier_derivative(value.double(), axis)
             sums[name] += rate.square().mean().item() / 2
             apart[name] = (value.double() - value.double().roll(1, 0)).square().mean().item()
-    relative = {name: total / apart[name] if apart[name] else 0.0 for name, total in sums.items()}
+    relative = {name: relative_to(apart[name], total) for name, total in sums.items()}
     return {
         name: {"lie_derivative": total, "relative_lie_derivative": relative[name]}
         for name, total in sums.items()

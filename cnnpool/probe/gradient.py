@@ -229,4 +229,4 @@ def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
 def imbalance(phases: Tensor) -> float:
     """Standard deviation divided by mean, 0..sqrt(s^2 - 1) for the means of s^2 phases; 0 if all are zero."""
     mean = phases.mean()
-    return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0
+    return (phases.std(correction=0) / mean).item() if mean else 0.0

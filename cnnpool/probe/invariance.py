@@ -22,9 +22,14 @@ from cnnpool.probe.base import (
     paddings,
 )
 from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName, Seen, by_presets
-from cnnpool.probe.shift import cross, mean_over, parts, predictions, shift, square, with_next
+from cnnpool.probe.shift import cross, mean_over, parts, predictions, relative_to, shift, square, with_next
 from cnnpool.probe.windows import maximum_sampling
 from cnnpool.quantity import Quantity, deviation, fraction, score
+
+BOTH_CORRECT = (
+    "Pairs of shifted views of an image that are both classified correctly, divided by the pairs whose first "
+    "view is"
+)
 
 
 def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
@@ -42,7 +47,7 @@ def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
         f"{pairs} all pairs of two different shifts. {over}",
     )
     yield in_files(f"consistency_distinct.{name}", title, text)
-    text = f"{pairs} the pairs whose first view is classified correctly. Protocol: {preset.source}."
+    text = f"{BOTH_CORRECT}. Protocol: {preset.source}."
     yield in_files(f"presets.{name}.given_correct", f"consistency given correct ({name})", text)
     text = f"Correct predictions over both views of all pairs, divided by all. Protocol: {preset.source}."
     yield in_files(f"presets.{name}.accuracy", f"accuracy of shifted views ({name})", text)
@@ -79,8 +84,7 @@ class ShiftInvariance(Probe):
         score(
             "consistency_given_correct",
             "consistency given correct",
-            "Pairs of shifted views with the same top-1 class, divided by the pairs whose first view is "
-            "classified correctly, by the first preset.",
+            f"{BOTH_CORRECT}, by the first preset.",
             shown="compare",
         ),
         score(
@@ -232,7 +236,7 @@ def relative_change(
     """How far a d-pixel shift moves each stage's output, d = 1..max_shift_px, by stage and distance.
 
     The mean over images and the four directions of ||phi(S_d x) - phi(x)||, divided by the mean of
-    ||phi(x) - phi(x')|| over pairs of different images (each with the next).
+    ||phi(x) - phi(x')|| over pairs of different images (each with the next); NaN if all are alike.
     """
     # By distance (0: from the next image) and stage, the mean over each part of the images.
     found: dict[int, dict[str, list[float]]] = {d: defaultdict(list) for d in range(max_shift_px + 1)}
@@ -248,7 +252,7 @@ def relative_change(
     apart = {stage: mean_over(values, counts) for stage, values in found.pop(0).items()}
     return {
         stage: {
-            str(d): mean_over(by_stage[stage], counts) / apart[stage] if apart[stage] else 0.0
+            str(d): relative_to(apart[stage], mean_over(by_stage[stage], counts))
             for d, by_stage in found.items()
         }
         for stage in apart

@@ -1,5 +1,6 @@
 """Shifts of whole batches, in parts, so that memory does not depend on the batch, and their predictions."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
@@ -46,6 +47,11 @@ def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
     # A single part must keep its bits.
     weighted = [value * (count / total) for value, count in zip(values, counts, strict=True)]
     return reduce(add, weighted)
+
+
+def relative_to(scale: float, change: float) -> float:
+    """``change`` divided by ``scale``; of a scale of 0, 0 where nothing changed, else NaN."""
+    return change / scale if scale else math.nan if change else 0.0
 
 
 class NoLogitsError(ValueError):

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool.pool.base import window_size
+from cnnpool.pool.cells import cell_views
 from cnnpool.pool.max import MaxPool2d
-from cnnpool.pool.window import is_unset
-from cnnpool.probe.base import examined, maps_of
+from cnnpool.pool.window import Window, is_unset
+from cnnpool.probe.base import examined, maps_of, size_of
 from cnnpool.probe.shift import parts as parts_of
 
 Pair = tuple[int, int]
@@ -50,24 +51,27 @@ def tie_rule(operator: nn.Module) -> str:
 
 
 def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
-    """Windows within the map (N, C, H, W), the operator's own, of several equal maxima, or of zeros only."""
+    """Shares of the operator's windows on the map (N, C, H, W) that have several equal maxima, or zeros only.
+
+    Cells beyond the map are neither.
+    """
     stride = stride_of(operator)
-    kernel, dilation = own(operator, "kernel_size", stride), own(operator, "dilation", (1, 1))
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    down, across = ((n - r) // s + 1 for n, r, s in zip(activation.shape[-2:], reach, stride, strict=True))
-    if min(down, across) < 1:
+    kernel, padding, dilation = (
+        own(operator, name, default)
+        for name, default in (("kernel_size", stride), ("padding", (0, 0)), ("dilation", (1, 1)))
+    )
+    window = Window(kernel, stride, padding, dilation, bool(getattr(operator, "ceil_mode", False)))
+    pads, size = window.pads(*size_of(activation)), window.output_size(*size_of(activation))
+    if min(size) < 1:
         return {"tied_windows": 0.0, "zero_windows": 0.0}
-    # The k-th place of all windows is a strided view; gathering windows takes three times as long.
-    places = [
-        activation[..., row :: stride[0], column :: stride[1]][..., :down, :across]
-        for row in range(0, dilation[0] * kernel[0], dilation[0])
-        for column in range(0, dilation[1] * kernel[1], dilation[1])
-    ]
+    padded = F.pad(activation, pads, value=-math.inf) if any(pads) else activation
+    places = list(cell_views(padded, window, *size))
     largest = reduce(torch.maximum, places)
     winners = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
+    inside, nonzero = largest > -math.inf, cell_views((padded != 0) & (padded > -math.inf), window, *size)
     return {
-        "tied_windows": share(winners > 1),
-        "zero_windows": share(~reduce(torch.logical_or, [place != 0 for place in places])),
+        "tied_windows": share((winners > 1) & inside),
+        "zero_windows": share(~reduce(torch.logical_or, nonzero) & inside),
     }
 
 

@@ -100,9 +100,14 @@ def compare(
 
 
 def _share_seeds(choices: Sequence[Choice]) -> bool:
-    """Whether they share half of the seeds of the largest, so that pairs say more than all runs without."""
-    shared = set.intersection(*(set(choice.runs) for choice in choices))
-    return 2 * len(shared) >= max(len(choice.runs) for choice in choices)
+    """Whether they share half of the seeds of the largest, so that pairs say more than all runs without.
+
+    Choices with too few runs for a verdict do not count where others have more.
+    """
+    seeds = [set(choice.runs) for choice in choices]
+    enough = ([own for own in seeds if len(own) >= least(paired)] for paired in (False, True))
+    seeds = next((several for several in enough if len(several) > 1), seeds)
+    return 2 * len(set.intersection(*seeds)) >= max(map(len, seeds))
 
 
 def _understood(
@@ -212,14 +217,17 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
     own, other = row.finite, base.finite
     if paired:
         differences = every = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
-        summary, freedom = _widened(statistics.summarise(differences), error), None
+        summary = _widened(statistics.summarise(differences), error)
+        spread, freedom = error.error * math.sqrt(summary.n) if error else summary.sd, None
     else:
         differences = [value - base.summary.mean for value in own.values()]
         every = [value - against for value in own.values() for against in other.values()]
-        summary, freedom = statistics.apart(list(own.values()), list(other.values()))
-    # Equal differences have no spread, so the smallest detectable difference is unknown.
-    sd = error.error * math.sqrt(summary.n) if error else summary.sd
-    family, unknown = len(decisions.pairs), summary.n < least(paired) or not sd
+        summary, gap = statistics.apart(list(own.values()), list(other.values()))
+        spread, freedom = gap.error * math.sqrt(summary.n), gap.freedom
+    if not error and summary.sd <= statistics.rounding([*own.values(), *other.values()]):
+        # Equal differences have no spread, so the smallest detectable difference is unknown.
+        summary, spread = replace(summary, sd=0.0, low=summary.mean, high=summary.mean), 0.0
+    family, unknown = len(decisions.pairs), summary.n < least(paired) or not spread
     better = [-x for x in every] if metric.sense < 0 else every
     return Versus(
         differences=differences,
@@ -228,7 +236,9 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         superiority=statistics.superiority(better),
         superiority_interval=statistics.superiority_interval(better, summary.n),
         # More seeds do not compensate for few test images.
-        needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, 2 - paired),
+        needed=math.nan
+        if unknown or error
+        else statistics.needed(summary.mean, summary.sd, family, 2 - paired),
         family=family,
-        detectable=math.nan if unknown else statistics.detectable(sd, summary.n, family, freedom),
+        detectable=math.nan if unknown else statistics.detectable(spread, summary.n, family, freedom),
     )

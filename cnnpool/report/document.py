@@ -1,5 +1,6 @@
 """The text of a comparison that its numbers decide: headline, remarks, the runs, and a glossary."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -72,10 +73,12 @@ def _size(comparison: Comparison, one: Measure) -> str:
     have = base.others[one.key].mean
     kinds: dict[str, list[str]] = {}
     for row in others:
-        more = 100 * (row.others[one.key].mean / have - 1)
-        words = f"{abs(more):.0f} % {'more' if more > 0 else 'fewer'} for"
-        word = "unknown for" if more != more else words if round(more) else "as many for"
-        kinds.setdefault(word, []).append(row.choice.label)
+        own = row.others[one.key].mean
+        more = round(100 * (own / have - 1)) if have and not math.isnan(own) else 0
+        word = f"{abs(more)} % {'more' if more > 0 else 'fewer'}" if more else "as many"
+        if math.isnan(own) or not have:
+            word = "unknown" if math.isnan(own) else one.format(own)
+        kinds.setdefault(f"{word} for", []).append(row.choice.label)
     listed = "; ".join(f"{word} {', '.join(labels)}" for word, labels in kinds.items())
     return f"Cost: {one.format(have)} {one.title} for {base.choice.label}; {listed}."
 
@@ -83,12 +86,13 @@ def _size(comparison: Comparison, one: Measure) -> str:
 def remarks(comparison: Comparison) -> list[str]:
     """Sentences below the table: pairs whose own interval says more, what was corrected for, and places."""
     families = {row.versus.family for row in comparison.rows if row.versus} - {0, 1}
+    alone = sum(row.versus is not None and not math.isnan(row.versus.pair.p) for row in comparison.rows)
     counted = [
         f"p and verdicts are corrected for {family} comparisons, "
         + (
             "those with the baseline, since it was named."
             if comparison.named
-            else f"all pairs of choices; with a named baseline there are {len(comparison.rows) - 1}."
+            else f"all pairs of choices; with a named baseline there are {alone}."
         )
         for family in families
     ]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,7 +186,7 @@ def _frame(data: Any) -> Table:
 def _rows(cells: Table, asked: Asked) -> list[Row]:
     def curve(place: str, tag: str) -> Series | None:
         cell = cells[place].get(tag)
-        if not _text(cell) and not isinstance(cell, float):
+        if not _text(cell) and not isinstance(cell, Real):
             return None
         return array("d", [0]), numbers({place: cells[place]}, tag, asked.decimal)
 

@@ -79,7 +79,7 @@ def _more_cost(rows: Sequence[Row], measures: Sequence[Measure]) -> list[str]:
         costs = {row.choice.label: row.others[one.key].mean for row in rows}
         for row in rows[1:]:
             label, own = row.choice.label, costs[row.choice.label]
-            more = own / costs[base.choice.label] - 1
+            more = own / costs[base.choice.label] - 1 if costs[base.choice.label] else 0.0
             if row.verdict == "better" and more > MORE:
                 near = [name for name in costs if name != label and abs(costs[name] / own - 1) < EQUAL]
                 control = f"of equal cost here: {', '.join(near)}" if near else "no choice here costs as much"

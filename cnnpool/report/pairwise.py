@@ -113,14 +113,11 @@ def decide(
         if n < least(paired):
             continue
         found = between(values[i], values[j], paired=paired)
-        p, within = _p(found, values[i], values[j], paired=paired), 1.0
+        p, within = _p(found, values[i], values[j], margin, paired=paired)
         error = with_images(i, j, seeds) if bits and paired else None
         if error:
             p = max(p, error.p(found.mean))
-        if error and margin:
-            within = error.p_within(found.mean, margin)
-        elif margin:
-            within = statistics.tail(margin - abs(found.mean), found.error, found.freedom)
+            within = error.p_within(found.mean, margin) if margin else 1.0
         pairs[i, j] = Pair(found.mean, p, p, within, error)
     adjusted = statistics.holm([one.p for one in pairs.values()])
     close = statistics.holm([one.within for one in pairs.values()])
@@ -162,15 +159,20 @@ def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: 
     return statistics.gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
-def _p(found: Gap, first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> float:
-    """Two-sided p-value by t; without any spread, the share of sign patterns or permutations as extreme."""
-    # Values equal up to rounding are equal: rounding errors are not spread.
-    least = 1e-9 * max(map(abs, [*first.values(), *second.values()]))
+def _p(
+    found: Gap, first: Mapping[int, float], second: Mapping[int, float], margin: float | None, *, paired: bool
+) -> tuple[float, float]:
+    """p-values of no difference, two-sided, and of one of at least the margin, by t; without any spread, the
+    share of sign patterns or permutations as extreme.
+    """
+    least, size = statistics.rounding([*first.values(), *second.values()]), abs(found.mean)
+    room = margin - size if margin else -math.inf
     if found.error > least:
-        return 2 * statistics.tail(abs(found.mean), found.error, found.freedom)
+        p, within = (statistics.tail(x, found.error, found.freedom) for x in (size, room))
+        return 2 * p, within
     n, m = len(first), len(second)
     ways = 2 ** len(first.keys() & second.keys()) if paired else math.comb(n + m, n)
-    return 2 / ways if abs(found.mean) > least else 1.0
+    return 2 / ways if size > least else 1.0, 1 / ways if room > least else 1.0
 
 
 @dataclass(frozen=True)

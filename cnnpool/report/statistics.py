@@ -83,11 +83,19 @@ def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
     return Gap(mean, math.sqrt(variance), freedom)
 
 
-def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, float]:
-    """The difference of two groups by Welch, with n that of the smaller; and its degrees of freedom."""
+def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, Gap]:
+    """The difference of two groups by Welch: with n that of the smaller, the standard deviation that of a
+    difference of one value of each; and its error.
+    """
     own, n = gap(first, second), min(len(first), len(second))
     half = float(stdtrit(own.freedom, 1 - LEVEL / 2)) * own.error
-    return Summary(n, own.mean, own.error * math.sqrt(n), own.mean - half, own.mean + half), own.freedom
+    sd = math.hypot(*(summarise(group).sd for group in (first, second)))
+    return Summary(n, own.mean, sd, own.mean - half, own.mean + half), own
+
+
+def rounding(values: Sequence[float]) -> float:
+    """The spread of ``values`` that may be rounding alone, which is none: event files hold float32."""
+    return 2.0**-22 * max(map(abs, values), default=0.0)
 
 
 def tail(distance: float, error: float, freedom: float) -> float:

@@ -47,6 +47,7 @@ def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
         return ""
     flops, elements = (f"{short(a)} -> {short(b)}" for a, b in zip(before, after, strict=True))
     sentence = (
-        f"{name} makes the model more expensive: {flops} FLOPs and {elements} elements of maps an image"
+        f"{name} makes the model more expensive: {flops} FLOPs of convolutions and matrix products, "
+        f"{elements} elements of maps an image"
     )
     return f"{sentence}; {remedy}" if remedy else sentence

@@ -149,7 +149,12 @@ def _compared(finished: Runs, by: tuple[str, ...], query: Query) -> Compared:
     except DifferentRunsError as error:
         return Compared(refusal=error.said, ways=_ways(error, by, query))
     except ValueError as error:
-        return Compared(refusal=re.sub(r"--(\w+)", lambda found: WORDS[found[1]], str(error)))
+        return Compared(refusal=re.sub(r"(?<![\w-])--(\w+)", _word, str(error)))
+
+
+def _word(option: re.Match[str]) -> str:
+    """The page's name of an option; what a user wrote stays."""
+    return WORDS.get(option[1], option[0])
 
 
 def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Way]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cnnpool.choose.study import _cost, _finished, plan, resolution, signed, view
+from cnnpool.choose.study import _cost, _finished, _margin, _too_expensive, plan, resolution, signed, view
 
 LEVEL = {"max": 0.9, "avg": 0.8, "strided": 0.85, "subsample": 0.7}
 
@@ -149,6 +149,20 @@ def test_a_candidate_is_out_that_costs_more_than_so_many_times_the_cheapest(make
     study = make_study(pools=("max", "avg", "strided"), limit=1.5, rounds=3, margin="0")
     found, _, _ = drive(study, bench(noisy))
     assert set(found.out) == {2} and found.out[2].startswith("over the limit: 2.00 times the FLOPs")
+
+
+def test_a_limit_beside_a_candidate_without_cost_puts_the_others_out(make_study):
+    out = _too_expensive(make_study(limit=1.5), (0.0, 2.0))
+    assert set(out) == {1} and out[1].startswith("over the limit: inf times")
+
+
+def test_the_margin_is_a_share_of_the_errors_of_the_network_as_it_is(make_study):
+    seen = SimpleNamespace(values=np.array([[0.5], [0.9]]))
+    assert _margin(make_study(pools=("max", "keep")), seen) == pytest.approx(0.1 * 0.1)
+    assert _margin(make_study(pools=("max", "avg")), seen) == pytest.approx(0.1 * 0.5)
+    # It failed: the first that ran.
+    seen = SimpleNamespace(values=np.array([[0.5], [np.nan]]))
+    assert _margin(make_study(pools=("max", "keep")), seen) == pytest.approx(0.1 * 0.5)
 
 
 def test_a_study_ends_once_the_cheapest_is_shown_to_be_no_worse(make_study):

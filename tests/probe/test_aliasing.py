@@ -21,6 +21,12 @@ def wave(rows, columns, size=16):
     return torch.cos(rows * place[:, None] + columns * place).expand(1, 1, size, size)
 
 
+def test_a_map_without_numbers_is_not_free_of_aliasing():
+    nothing = torch.full((1, 1, 4, 4), torch.nan)
+    assert np.isnan([alias_energy_ratio(nothing), high_frequency_share(nothing)]).all()
+    assert [alias_energy_ratio(0 * wave(1, 1)), high_frequency_share(0 * wave(1, 1))] == [0, 0]
+
+
 def test_the_dense_output_is_that_at_stride_one():
     x = noise(2, 3, 8, 10)
     got = aliasing.dense_output(pool.build("max", 3), x, (2, 2))

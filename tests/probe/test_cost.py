@@ -1,9 +1,10 @@
 import time
 
+import pytest
 import torch
 from torch import nn
 
-from cnnpool import pool
+from cnnpool import pool, readout
 from cnnpool.probe import Cost
 from cnnpool.probe.cost import (
     flops,
@@ -44,9 +45,32 @@ def test_parameters_are_those_that_learn():
 def test_flops_count_convolution_linear_and_pooling_and_a_strided_convolution_once():
     tiny, strided = Tiny(), Tiny("strided")
     layers = 2 * 16 * 9 * 2 + 2 * 8 * 3
-    assert flops(tiny, {}, torch.zeros(1, 1, 4, 4)) == layers
-    assert flops(tiny, tiny.stages, torch.zeros(1, 1, 4, 4)) == layers + tiny.pool.flops(4, 4) > layers
-    assert flops(strided, strided.stages, torch.zeros(1, 1, 4, 4)) == layers + 2 * 4 * 9 * 2 * 2
+    assert flops(tiny, torch.zeros(1, 1, 4, 4)) == layers + tiny.pool.flops(4, 4) > layers
+    assert flops(strided, torch.zeros(1, 1, 4, 4)) == layers + 2 * 4 * 9 * 2 * 2
+
+
+TORCHS = [
+    (nn.MaxPool2d(3, 2, 1), 3 * 4 * 4 * 8),
+    (nn.AvgPool2d(2), 3 * 4 * 4 * 4),
+    (nn.AdaptiveAvgPool2d(1), 3 * 8 * 8),
+    (nn.AdaptiveMaxPool2d((None, 4)), 0),
+]
+
+
+@pytest.mark.parametrize(("pooling", "counted"), TORCHS, ids=str)
+def test_torchs_own_pooling_counts_as_ours_and_nested_modules_count_once(pooling, counted):
+    assert flops(nn.Sequential(nn.Identity(), pooling), torch.zeros(1, 3, 8, 8)) == counted
+    if counted == 3 * 4 * 4 * 8:
+        assert flops(pool.build("max", 3, kernel_size=3, padding=1), torch.zeros(1, 3, 8, 8)) == counted
+    # A maximum, then a blur, which is an operator too.
+    blurred = pool.build("max_blur", 3)
+    assert flops(blurred, torch.zeros(1, 3, 8, 8)) == blurred.flops(8, 8)
+
+
+@pytest.mark.parametrize("name", ["gap", "gem", "pyramid", "simpool", "flatten"])
+def test_readouts_count_what_they_state(name):
+    head = readout.build(name, 3, (8, 8))
+    assert flops(head, torch.zeros(1, 3, 8, 8)) == head.flops(8, 8) > 0
 
 
 def test_an_operator_that_does_not_say_its_arithmetic_leaves_the_count_out():

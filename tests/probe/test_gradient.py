@@ -176,6 +176,7 @@ def test_phases_served_alike_are_balanced_and_a_single_one_is_not():
     single[..., ::2, ::2] = -1.0
     assert routed(single)["phase_imbalance"] == pytest.approx(math.sqrt(3))
     assert routed(torch.zeros(1, 1, 4, 4))["phase_imbalance"] == 0.0
+    assert math.isnan(routed(torch.full((1, 1, 4, 4), math.nan))["phase_imbalance"])
 
 
 def test_a_strided_3x3_convolution_serves_its_phases_one_two_two_four():

@@ -138,6 +138,9 @@ def test_relative_change_is_the_slow_obvious_number(net, batch):
         ]
         got = relative_change(cnn, cnn.stages, x, 2)["s1"][str(d)]
         assert got == pytest.approx(np.mean(moved) / apart, rel=1e-12)
+    # Of images that are alike nothing can be told, unless nothing moves.
+    assert np.isnan(relative_change(cnn, cnn.stages, x[:1].repeat(2, 1, 1, 1), 1)["s1"]["1"])
+    assert relative_change(cnn, cnn.stages, torch.ones_like(x), 1)["s1"]["1"] == 0
 
 
 def test_max_pooling_of_noise_is_unchanged_as_the_law_says():

@@ -34,8 +34,15 @@ def test_tied_windows_of_overlapping_pooling_are_counted_per_window():
     result = windows.ties(map_, pool.build("max", 1, kernel_size=3, stride=1))
     assert result == {"tied_windows": 0.0, "zero_windows": 0.0}
     # A map smaller than the window has no windows.
-    small = windows.ties(torch.ones(1, 1, 2, 2), pool.build("max", 1, kernel_size=3, padding=1))
+    small = windows.ties(torch.ones(1, 1, 2, 2), pool.build("max", 1, kernel_size=3))
     assert small["tied_windows"] == 0
+
+
+def test_windows_at_a_border_are_counted_by_their_cells_inside_the_map():
+    map_ = torch.tensor([[0.0, 1, 1, 0], [0, 2, 2, 0], [0, 2, 2, 0], [0, 0, 0, 3]])[None, None]
+    # Of the nine windows four are one pixel of a corner, and four are two pixels of an edge.
+    found = windows.ties(map_, pool.build("max", 1, padding=1))
+    assert found == {"tied_windows": 5 / 9, "zero_windows": 6 / 9}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +87,7 @@ def test_winners_are_those_of_a_slow_loop_over_windows(kernel, stride, padding, 
         share = [(place in winners) / len(winners) for place in range(kernel**2)]
         parts["winners_untied" if len(best) == 1 else "winners_tied"].append(share)
     parts["winners"] = [*parts["winners_untied"], *parts["winners_tied"]]
+    assert windows.ties(x, operator)["tied_windows"] == len(parts["winners_tied"]) / len(parts["winners"])
     for name, shares in winner_shares(x, operator).items():
         assert shares == pytest.approx(np.mean(parts.pop(name), axis=0))
     assert not parts

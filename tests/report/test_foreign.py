@@ -116,6 +116,41 @@ def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(t
     assert power(n) >= 0.8 > power(n - 1)
 
 
+def test_the_runs_needed_of_each_do_not_depend_on_how_many_there_are():
+    # Means 0 and 0.9, each group with a standard deviation of 1.
+    six, many = (np.resize([-1.0, 1.0], n) * math.sqrt((n - 1) / n) for n in (6, 200))
+    needed = []
+    for base, shift in ((six, 0.9), (many, 0.9), (many, -0.9)):
+        groups = {"a": base.tolist(), "b": (six + shift).tolist()}
+        rows = columns(groups)
+        del rows["seed"]
+        (_, row) = cnnpool.compare(rows, "acc", by="group", seed="none")
+        assert row["difference_sd"] == pytest.approx(math.sqrt(2))
+        needed.append(row["needed"])
+
+    # Two independent groups of 21 have 80 % power, of 20 not.
+    def power(n):
+        return stats.nct.sf(stats.t.ppf(0.975, 2 * n - 2), 2 * n - 2, 0.9 * math.sqrt(n / 2))
+
+    assert needed == [21, 21, 21] and power(21) >= 0.8 > power(20)
+
+
+def test_a_group_too_small_for_a_verdict_leaves_the_others_their_pairs(caplog):
+    groups = {"a": [0.7, 0.78, 0.85, 0.91], "b": [0.721, 0.799, 0.8705, 0.93]}
+    alone = cnnpool.compare(columns(groups), "acc", **NAMED)
+    beside = cnnpool.compare(columns(groups | {"c": [0.72]}), "acc", **NAMED)
+    assert [row["verdict"] for row in alone] == ["baseline", "better"]
+    assert [row["verdict"] for row in beside][:2] == ["baseline", "better"]
+    assert beside[2]["verdict"].startswith("too few seeds (1")
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64])
+def test_a_value_that_is_no_number_is_a_run_that_diverged_in_any_precision(kind):
+    found = columns({"a": [0.9, 0.91, 0.92, 0.93], "b": [0.95, 0.96, 0.97, math.nan]})
+    found["acc"] = [kind(x) for x in found["acc"]]
+    assert cnnpool.compare(found, "acc", **NAMED)[1]["verdict"] == "not judged: 1 seed without a number"
+
+
 def test_a_mapping_of_columns_and_a_frame_are_the_table_that_a_csv_file_is(tmp_path):
     whole = cnnpool.compare(table(tmp_path / "runs.csv"), "acc", **NAMED)
 

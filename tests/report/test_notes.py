@@ -7,7 +7,7 @@ from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import records
 from cnnpool.report import find, main
 from cnnpool.report.comparison import compare
-from cnnpool.report.document import glossary
+from cnnpool.report.document import glossary, headline
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
@@ -35,6 +35,11 @@ def test_a_win_by_more_arithmetic_is_named_with_its_control(tmp_path):
     assert not any(note.startswith(("avg", "strided")) for note in notes)
     notes = compare(runs_of(tmp_path, {"max": 0.5, "conv_blur": 0.9}, flops)).notes
     assert notes == ["conv_blur is better with 79 % more FLOPs than max; no choice here costs as much"]
+
+
+def test_a_cost_that_the_baseline_does_not_have_is_given_as_it_is(tmp_path):
+    found = compare(runs_of(tmp_path, {"max": 0.5, "conv_blur": 0.9}, {"max": 0, "conv_blur": 179}))
+    assert not found.notes and "Cost: 0 FLOPs for max; 179 for conv_blur." in headline(found)
 
 
 def test_windows_that_differ_from_the_baselines_are_named(tmp_path):

@@ -189,6 +189,17 @@ def test_forest_plots_begin_with_the_best_are_hollow_where_nothing_is_shown_and_
         assert [label for label, _ in values] == ["strided", "max", "blur", "avg"]
 
 
+@pytest.mark.parametrize("spread", [0.005, 0.0005, 0.0])
+def test_zero_is_in_the_figure_of_differences_however_far_the_dots_are(shelf, spread):
+    for seed in range(4):
+        shelf.put(pool="max", seed=seed, accuracy=0.8)
+        shelf.put(pool="blur", seed=seed, accuracy=0.85 + spread * (seed % 2))
+    with styled():
+        (axes,) = choices.differences(compare(find([shelf.root])))[0].axes
+    low, high = axes.get_xlim()
+    assert low <= 0 and 5 <= high < 6
+
+
 def test_a_notebook_shows_the_page_without_its_figures(shelf, tmp_path):
     shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6])
     shown = render.compare(shelf.root)._repr_html_()

@@ -92,6 +92,19 @@ def test_without_any_spread_the_exact_permutation_test_decides():
     # Of the 252 ways to deal out ten values as five and five, two are as far apart.
     assert p([0.9] * 5, [0.8] * 5, paired=False) == 2 / 252
     assert p([0.1] * 5, [0.1] * 6, paired=False) == 1
+    # As event files hold them: the same differences, rounded to float32.
+    first, second = (np.float32(values).tolist() for values in ([0.9, 0.91, 0.92], [0.95, 0.96, 0.97]))
+    assert p(second, first) == 2 / 2**3
+
+
+def test_without_any_spread_a_margin_is_decided_by_the_signs_too():
+    def within(first, second, margin, **options):
+        return decide([dict(enumerate(first)), dict(enumerate(second))], margin=margin, **options).pairs[0, 1]
+
+    assert within([0.9] * 3, [0.95] * 3, 0.06).within == 1 / 2**3
+    assert within([0.9] * 5, [0.95] * 5, 0.06).within == 1 / 2**5
+    assert within([0.9] * 5, [0.9] * 5, 1e-6, paired=False).within == 1 / 252
+    assert within([0.9] * 5, [0.95] * 5, 0.04).within == 1
 
 
 def test_two_seeds_decide_nothing_and_unshared_seeds_do_not_count():

@@ -6,7 +6,7 @@ import pytest
 from cnnpool.report import main, render
 from cnnpool.report.columns import pair_columns
 from cnnpool.report.comparison import compare
-from cnnpool.report.document import headline, single_pairs
+from cnnpool.report.document import headline, remarks, single_pairs
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
@@ -104,6 +104,9 @@ def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_p
     [line] = single_pairs(every)
     assert line.startswith("near: the interval of this pair alone excludes 0 (p = 0.0")
     assert "15 comparisons" in line
+    # A choice of two seeds is compared with none.
+    three = compare(runs_of(tmp_path, max=BASE, near=moved(0.1, 0.01), far=moved(0.2, 0.01), few=[0.9, 0.91]))
+    assert any(line.endswith("with a named baseline there are 2.") for line in remarks(three))
 
 
 def test_the_first_sentence_says_what_differs_and_what_is_not_shown(tmp_path):

@@ -17,7 +17,7 @@ ROOMS = {
     "readout": f"torch .pool {SCHEMA}",
     "model": f"torch {BASES} {SCHEMA}",
     "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
-    "probe": f"PIL torch .pool.max .pool.window .quantity {BASES} {SCHEMA}",
+    "probe": f"PIL torch .pool .pool.cells .pool.max .pool.window .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib numpy tensorboard torch torchmetrics torchvision .bounds .explain "
         ".lightning .network .quantity .recipe .registry .run_folder .surgery.statistics .system .tables "

@@ -183,6 +183,8 @@ def test_what_cannot_be_is_said_in_the_words_of_the_page_and_breaks_nothing(shel
         assert "--" not in page.text("#refusal")
         assert value.rpartition("=")[2] in page.text("#refusal") or name == "folder"
         assert page.links("header")["Reset"] == "page"
+    for name in wrong:
+        assert "a--z" in tab.page(**{name: "pool=a--z"}).text("#refusal") or name in ("by", "folder")
 
 
 def test_the_address_holds_what_is_chosen_and_nothing_else(shelf, tab):

@@ -41,8 +41,7 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
         return None
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     paired = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
-    figure = dots(rows, f"{metric.title}, difference to {label}{unit}")
-    sides(figure.axes[0], metric.sense)
+    figure = dots(rows, f"{metric.title}, difference to {label}{unit}", sense=metric.sense)
     caption = (
         f"Difference of {metric.title} to {label}, {paired}, the mean, its 95 % interval; hollow where no "
     )
@@ -87,8 +86,16 @@ def forest(
     ]
 
 
-def dots(rows: Sequence[Forest], label: str, *, limits: Sequence[float] = (-np.inf, np.inf)) -> Figure:
-    """A forest plot: the values of each row as dots, their mean as a mark with its 95 % interval."""
+def dots(
+    rows: Sequence[Forest],
+    label: str,
+    *,
+    limits: Sequence[float] = (-np.inf, np.inf),
+    sense: int | None = None,
+) -> Figure:
+    """A forest plot: the values of each row as dots, their mean as a mark with its 95 % interval; of
+    differences, if ``sense`` says which are better, on both sides of 0.
+    """
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(rows)))
     axes = figure.subplots()
     for place, row in enumerate(rows):
@@ -104,6 +111,8 @@ def dots(rows: Sequence[Forest], label: str, *, limits: Sequence[float] = (-np.i
         look["markerfacecolor"] = matplotlib.rcParams["axes.facecolor"] if row.hollow else colour
         axes.errorbar(mean, place - 0.12, xerr=half, fmt=mark, **look)
     name_rows(axes, [row.name for row in rows])
+    if sense is not None:
+        sides(axes, sense)
     panels.within(axes.set_xlim, axes.get_xlim(), limits)
     panels.plain_ticks(axes)
     axes.set_xlabel(label)
