@@ -102,7 +102,11 @@ def lookup(table: Mapping[str, Entry], group: str, name: str) -> Entry:
     if point := foreign.get(name) or next((one for one in foreign.values() if one.value == name), None):
         entry: Entry = _loaded(point)
         return entry
-    raise ValueError(f"no {group[:-1]} named {name!r}; {did_you_mean(name, names(table, group))}")
+    known = names(table, group)
+    near = did_you_mean(name, known) if table or known else "no installed package brings any"
+    # Networks alone have no table of built-in ones.
+    own = "" if table else " (your own is given in Python: cnnpool.train and cnnpool.load take model=)"
+    raise ValueError(f"no {group[:-1]} named {name!r}; {near}{own}")
 
 
 def entries(table: Mapping[str, Entry], group: str) -> dict[str, Entry]:

@@ -41,8 +41,9 @@ NAMES = ("operator", "shape", "layout", "dtype", "ours ms", "rival ms", "faster"
 def main(arguments: list[str]) -> int:
     """Run ``cnnpool bench [SUITE]``; returns the exit status. Mistakes are a ValueError of one line."""
     args = parser().parse_args(arguments)
-    if (args.threads is not None and args.threads < 1) or args.repeat < 3:
-        raise ValueError(f"--threads must be at least 1 and --repeat 3, got {args.threads} and {args.repeat}")
+    for key, value, least in (("--threads", args.threads, 1), ("--repeat", args.repeat, 3)):
+        if value is not None and value < least:
+            raise ValueError(f"--threads must be at least 1 and --repeat 3, got {key} {value}")
     check_out(args.out)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", args.device):
         raise ValueError(f"--device {args.device}: choose cpu, cuda or cuda:N")

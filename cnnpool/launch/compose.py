@@ -67,7 +67,7 @@ def jobs_of(request: Request) -> list[Job]:
         chosen = whole.hydra.runtime.choices
         if request.trial is None and (plugin := next((k for k in PLUGINS if chosen[k] != "basic"), None)):
             raise PluginChosen(f"{plugin}={chosen[plugin]} is for cnnpool train -m")
-        axes = _axes(composer, overrides, whole, request.most_jobs)
+        axes = _axes(composer, request, overrides, whole)
         return _launched(_sweep(composer, whole, axes, request.trial or ()), overrides)
 
 
@@ -77,8 +77,7 @@ def single(composer: Composer, request: Request) -> list[Override]:
     swept = [override for override in overrides if override.is_sweep_override()]
     if swept and not request.multirun:
         raise ValueError(_no_sweep(swept))
-    firsts = [_first(composer, override) for override in overrides]
-    return [override for override in firsts if not override.is_sweep_override()]
+    return _firsts(composer, overrides)
 
 
 def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
@@ -101,6 +100,12 @@ def _first(composer: Composer, override: Override) -> Override:
     return override
 
 
+def _firsts(composer: Composer, overrides: Iterable[Override]) -> list[Override]:
+    """``overrides`` with the first value of swept choices, and without other swept keys."""
+    firsts = [_first(composer, override) for override in overrides]
+    return [override for override in firsts if not override.is_sweep_override()]
+
+
 def _refuse(overrides: Iterable[Override], keys: Collection[str], remedy: str) -> None:
     for override in overrides:
         if override.key_or_group in keys:
@@ -116,12 +121,15 @@ def _no_sweep(swept: Sequence[Override]) -> str:
 
 
 def _axes(
-    composer: Composer, overrides: Sequence[Override], whole: DictConfig, most: int
+    composer: Composer, request: Request, overrides: Sequence[Override], whole: DictConfig
 ) -> list[list[Override]]:
     """The values of every key of a sweep, including those from an experiment's file."""
     brought: DictConfig = whole.hydra.sweeper.params or OmegaConf.create()
     lines = [f"{key!s}={value}" for key, value in brought.items()]
-    given = parse([*lines, *map(line_of, overrides)])
+    given, most = parse([*lines, *map(line_of, overrides)]), request.most_jobs
+    if request.trial is not None:
+        # The sweeper chooses among the others.
+        given = _firsts(composer, given)
     axes = [alternatives(override, composer.names, most + 1) for override in given]
     count = math.prod(map(len, axes))
     if count > most:

@@ -55,6 +55,7 @@ class Outcome:
     status: int  # As an exit status: 0, 1 failed, 2 a mistake, 128 + a signal
     log: Path
     out_of_memory: bool = False  # No other job should start in the same process
+    in_use: bool = False  # Refused, since another process runs it
     no_download: bool = False  # Other jobs with the same data would fail too
     accuracy: float | None = None  # On the test images, 0..1
     trained: bool = False  # Rather than found done or refused

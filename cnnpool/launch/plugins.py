@@ -1,25 +1,32 @@
 """A sweeper or launcher of Hydra's in front of our jobs: every trial is one run, as by ``cnnpool train``."""
 
 import logging
+import os
 import re
 import sys
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.compose import Request, jobs_of, note
 from cnnpool.launch.errors import explain
 from cnnpool.launch.hydra_compose import opened
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.overrides import parse
+from cnnpool.launch.overrides import PLUGINS, parse
 from cnnpool.launch.run_job import run
 from cnnpool.quantity import find, numbers
-from cnnpool.run_folder import results
+from cnnpool.run_folder import layout, results
 from cnnpool.system.next_command import next_lines
 from cnnpool.system.process import importing
 from cnnpool.system.progress import Progress
@@ -27,10 +34,16 @@ from cnnpool.system.signals import Signals, Stopped
 
 QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra.sweep.subdir=.")
 """A run's folder is made by the run, which writes all that is in it."""
+LOOK_S = 0.5
+"""Seconds between two looks at a run of another process."""
 
 
 class Mistake(BaseException):
     """Invalid settings; not an Exception, so that the sweeper ends instead of counting a failed trial."""
+
+
+class Failed(RuntimeError):
+    """The run of a trial failed, as the trial has said."""
 
 
 def run_plugins(request: Request) -> int:
@@ -43,7 +56,6 @@ def run_plugins(request: Request) -> int:
     overrides = parse(request.overrides)
     hydras = [one for one in overrides if one.is_hydra_override()]
     ours = [one for one in overrides if not one.is_hydra_override()]
-    fixed = [one for one in ours if not one.is_sweep_override()]
     with opened(request.config_name, request.config_dir) as composer:
         lines = [*composer.lines([*ours, *hydras]), *QUIET]
         whole, hydra = composer.sweep(overrides), GlobalHydra.instance().hydra
@@ -51,7 +63,7 @@ def run_plugins(request: Request) -> int:
         swept += [key for key in map(str, whole.hydra.sweeper.get("params") or {}) if key not in swept]
     folders = [str(one.input_line) for one in hydras if one.key_or_group.startswith("hydra.sweep.")]
     own = replace(request, overrides=folders, multirun=True, trial=tuple(swept))
-    first = jobs_of(replace(own, overrides=[*(str(one.input_line) for one in fixed), *folders]))[0]
+    first = jobs_of(replace(own, overrides=[*(str(one.input_line) for one in ours), *folders]))[0]
     objectives = _objectives(first.settings)
     lines += _directed(whole, objectives)
     lines = [line for line in lines if not line.startswith("hydra.sweep.subdir=") or line in QUIET]
@@ -61,17 +73,31 @@ def run_plugins(request: Request) -> int:
     # Optuna's database reports all its plug-ins.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with Signals():
-        try:
-            hydra.multirun(request.config_name, task, lines)
-        except Mistake as mistake:
-            raise ValueError(str(mistake)) from None
-        except RuntimeError as error:
-            sys.stderr.write(f"error: {str(error).splitlines()[0]}\n")
-            return 1
-        except Exception as error:
-            raise ValueError(explain(error, ours)) from error
+        status = _ended(partial(hydra.multirun, request.config_name, task, lines), ours, whole)
     folder = str(first.settings["out"])
-    sys.stdout.write(f"results: {folder}\n{next_lines(('cnnpool', 'compare', folder))}")
+    if status == 0 or any(Path(folder).rglob(layout.RESULTS)):
+        sys.stdout.write(f"results: {folder}\n{next_lines(('cnnpool', 'compare', folder))}")
+    return status
+
+
+def _ended(multirun: Callable[[], object], ours: Sequence[Override], whole: DictConfig) -> int:
+    """The exit status of ``multirun``; a ValueError for a mistake in what was asked."""
+    try:
+        multirun()
+    except Mistake as mistake:
+        raise ValueError(str(mistake)) from None
+    except Failed:
+        return 1
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ValueError(explain(error, ours)) from error
+    except Exception as error:
+        chosen = whole.hydra.runtime.choices
+        plugins = " ".join(f"{key}={chosen[key]}" for key in PLUGINS if chosen[key] != "basic")
+        reason = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]]).removesuffix(":")
+        if os.environ.get("CNNPOOL_TRACEBACK"):
+            traceback.print_exc()
+        sys.stderr.write(f"error: {plugins} failed: {reason}\n")
+        return 1
     return 0
 
 
@@ -87,7 +113,10 @@ def trial(request: Request, objectives: Sequence[str], config: DictConfig) -> fl
     if outcome.state == "stopped":
         raise Stopped(outcome.status - 128, outcome.message)
     if outcome.state != "done":
-        raise Mistake(outcome.message) if outcome.status == 2 else RuntimeError(outcome.message)
+        if outcome.status == 2:
+            raise Mistake(outcome.message)
+        sys.stderr.write(f"error: {job.name}: {outcome.message} (log: {outcome.log})\n")
+        raise Failed(outcome.message)
     found = results.read(job.folder)
     values = dict(numbers(found.measured)) if found else {}
     answers = []
@@ -103,6 +132,17 @@ def trial(request: Request, objectives: Sequence[str], config: DictConfig) -> fl
 
 
 def _run(job: Job) -> Outcome:
+    """Run ``job``, or wait for the process that does: a sampler may propose a point twice at once."""
+    outcome = _run_once(job)
+    if outcome.in_use:
+        note(f"{job.name}: another process trains it: waiting for that")
+    while outcome.in_use:
+        time.sleep(LOOK_S)
+        outcome = _run_once(job)
+    return outcome
+
+
+def _run_once(job: Job) -> Outcome:
     launch = job.settings.get("launch", {}).get("name", "local")
     if launch != "local" or job.devices > 1:
         # Imported late: most trials run in this process.
@@ -139,8 +179,8 @@ def _dotted(key: str) -> str:
 def _directed(whole: DictConfig, objectives: dict[str, str | None]) -> list[str]:
     """Overrides of Optuna's settings that nobody gave: directions, and the seed of its sampler."""
     sweeper, found = whole.hydra.sweeper, []
-    given = "hydra.sweeper.direction=" in " ".join(whole.hydra.overrides.hydra)
-    if "direction" in sweeper and not given:
+    # Optuna's own default is of a type that no file or command line gives.
+    if "direction" in sweeper and not isinstance(sweeper.direction, str | ListConfig):
         words = {"higher": "maximize", "lower": "minimize"}
         if None in objectives.values():
             key = next(key for key, better in objectives.items() if better is None)

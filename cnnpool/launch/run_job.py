@@ -56,7 +56,8 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
                 folder.undo()
             return outcome
     except (InUseError, OccupiedError) as error:
-        return _outcome(job, "refused", str(error), 2)
+        refused = _outcome(job, "refused", str(error), 2)
+        return replace(refused, in_use=isinstance(error, InUseError))
     except OSError as error:
         with suppress(OSError):
             # A finished run is left alone, so its folder need not be writable.

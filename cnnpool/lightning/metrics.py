@@ -7,7 +7,7 @@ from numpy.random import SeedSequence
 from torch import Tensor, distributed, nn
 from torchmetrics import Metric
 
-from cnnpool.probe.base import examined
+from cnnpool.probe.base import described, examined
 from cnnpool.probe.consistency import PRESETS, paired_predictions, refusal
 
 
@@ -50,9 +50,11 @@ class ShiftConsistency(Metric):
         """Add one pair per image of (N, C, H, W), normalised; ``model`` is left unchanged.
 
         Raises:
-            ValueError: if images of this size cannot be measured by the preset, or the model returns no
-                logits (N, classes).
+            ValueError: if ``images`` are no such tensor or of a size that the preset cannot measure, or the
+                model returns no logits (N, classes).
         """
+        if not (isinstance(images, Tensor) and images.ndim == 4):
+            raise ValueError(f"images must be a tensor (N, C, H, W), got {described(images)}")
         if reason := refusal(model, self.preset, images):
             raise ValueError(reason)
         rank = distributed.get_rank() if distributed.is_initialized() else 0

@@ -80,6 +80,10 @@ class ProbeCallback(Callback):
         self.every_epochs = every_epochs
         self.stages = stages
         self.network = network
+        several = isinstance(batch, list | tuple)
+        if batch is not None and not (several and 2 <= len(batch) <= len(Batch._fields)):
+            got = f"a {type(batch).__name__} of {len(batch)}" if several else described(batch)
+            raise ValueError(f"batch must be (images, labels), or a cnnpool.probe.Batch, got {got}")
         self.batch = None if batch is None else Batch(*measurable(*batch[:2]), *batch[2:])
         self.ends = probe_batch.told_ends(mean, std)
         self.latest: Result = {}

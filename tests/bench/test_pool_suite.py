@@ -102,7 +102,7 @@ def test_mistakes_are_named():
     for arguments, message in (
         (["--only", "maxx"], "no operator 'maxx'"),
         (["--threads", "0"], "--threads"),
-        (["--repeat", "2"], "--repeat 3"),
+        (["--repeat", "2"], "--repeat 3, got --repeat 2$"),
         (["--out", "nowhere/results.json"], "no such folder"),
         (["--out", "/dev/null"], "--out /dev/null: not a file"),
         (["--device", "meta"], "--device meta: choose cpu, cuda or cuda:N"),

@@ -3,11 +3,20 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from omegaconf import OmegaConf
 
+from cnnpool.launch import plugins, run_job
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.hydra_compose import opened
+from cnnpool.launch.job import Outcome
+from cnnpool.launch.overrides import parse
+from cnnpool.run_folder.folder_lock import held
 
 SEARCH = "fit.lr=tag(log, interval(0.001, 0.1))"
 QUIET = ("fit.max_steps=4", "data.val_size=100")
@@ -81,3 +90,76 @@ def test_jobs_that_somebody_else_runs_are_not_for_a_plugin(in_a_folder):
         jobs_of(Request(["hydra/launcher=joblib", "seed=0,1"], multirun=True))
     with pytest.raises(ValueError, match="cnnpool train -m hydra/launcher=joblib"):
         jobs_of(Request(["hydra/launcher=joblib"]))
+
+
+SPACE = """\
+defaults: [train, {override hydra/sweeper: optuna}, _self_]
+seed: 3
+hydra:
+  sweeper:
+    DIRECTION
+    params:
+      pool: choice(lp,max)
+      pool.p: 3
+      fit.lr: tag(log, interval(0.001, 0.1))
+      seed: range(0, 2000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("direction: minimize", []),
+        ("direction: maximize", []),
+        ("direction: [minimize, maximize]", []),
+        ("n_trials: 2", ["hydra.sweeper.direction=maximize"]),
+    ],
+)
+def test_a_file_gives_directions_and_the_space_of_a_search(line, found, in_a_folder):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
+    Path("mine.yaml").write_text(SPACE.replace("DIRECTION", line))
+    with opened("mine", in_a_folder) as composer:
+        whole = composer.sweep(parse(["hydra.sweeper.sampler.seed=1"]))
+    assert plugins._directed(whole, {"val/accuracy": "higher"}) == found
+    (job,) = jobs_of(Request([], True, in_a_folder, "mine", trial=("pool", "fit.lr")))
+    assert job.settings["pool"]["name"] == "lp" and job.settings["pool"]["p"] == 3
+    assert job.settings["seed"] == 3
+
+
+def test_a_trial_waits_for_the_process_that_trains_the_same(in_a_folder, monkeypatch, capsys):
+    (job,) = jobs_of(Request(["fit=smoke"]))
+    done = Outcome(job.name, "done", "", 0, job.folder)
+    monkeypatch.setattr(run_job, "_run", lambda job: done)
+    with ExitStack() as other:
+        other.enter_context(held(job.folder))
+        monkeypatch.setattr(plugins, "time", SimpleNamespace(sleep=lambda seconds: other.close()))
+        assert plugins._run(job) == done
+    assert capsys.readouterr().err == f"{job.name}: another process trains it: waiting for that\n"
+
+
+def test_every_failed_trial_is_named_and_what_is_done_is_shown(in_a_folder, monkeypatch, capsys):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
+    ended = Outcome("seed0", "failed", "it diverged", 1, Path("train.log"))
+    config = SimpleNamespace(overrides=SimpleNamespace(task=["fit=smoke"]))
+    monkeypatch.setattr(plugins.HydraConfig, "get", lambda: config)
+    monkeypatch.setattr(plugins, "_run", lambda job: ended)
+    with pytest.raises(plugins.Failed, match="it diverged") as failed:
+        plugins.trial(Request(multirun=True, trial=()), ["val/accuracy"], config)
+    said = "error: digits/convnet/max+fit=smoke/seed0: it diverged (log: train.log)\n"
+    assert capsys.readouterr().err == said
+    # The launcher hands the first of them on.
+    monkeypatch.setattr(plugins, "partial", lambda *arguments: Mock(side_effect=failed.value))
+    for done in (False, True):
+        assert plugins.run_plugins(Request(["hydra/launcher=joblib", "seed=0,1"], multirun=True)) == 1
+        out, err = capsys.readouterr()
+        assert out.startswith("results: outputs\n") == done and not err
+        Path("outputs/a").mkdir(parents=True, exist_ok=True)
+        Path("outputs/a/results.json").touch()
+
+
+def test_a_plugins_own_error_is_no_mistake_in_the_command_line(capsys):
+    whole = OmegaConf.create({"hydra": {"runtime": {"choices": {"hydra/launcher": "basic"}}}})
+    whole.hydra.runtime.choices["hydra/sweeper"] = "optuna"
+    for error, said in ((AssertionError(), "AssertionError"), (OSError("no\nwhere"), "OSError: no")):
+        assert plugins._ended(Mock(side_effect=error), [], whole) == 1
+        assert capsys.readouterr().err == f"error: hydra/sweeper=optuna failed: {said}\n"

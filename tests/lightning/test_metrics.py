@@ -87,6 +87,8 @@ def test_the_model_is_left_as_found_and_an_unknown_preset_is_refused():
         ShiftConsistency("distnct")
     with pytest.raises(ValueError, match=r"images of at least 256x256, got 8x8"):
         ShiftConsistency("zhang_imagenet").update(model, torch.rand(4, 1, 8, 8))
+    with pytest.raises(ValueError, match=r"images must be a tensor \(N, C, H, W\), got float32 \(1, 8, 8\)"):
+        ShiftConsistency().update(model, images[0])
 
 
 def test_sparsity_is_the_share_of_exact_zeros():

@@ -161,6 +161,9 @@ def test_a_given_batch_and_given_modules_are_measured():
     assert callback.latest == expected and set(expected) == {"pool"}
     with pytest.raises(ValueError, match=r"labels must be .*got float32 \(6,\)"):
         ProbeCallback(probe.GradientRouting(), batch=(images, torch.rand(6)))
+    for alone, got in (((images,), "a tuple of 1"), (images, r"float32 \(6, 1, 8, 8\)")):
+        with pytest.raises(ValueError, match=rf"batch must be \(images, labels\).*, got {got}$"):
+            ProbeCallback(probe.GradientRouting(), batch=alone)
 
 
 def test_a_probe_of_many_passes_is_not_tried_beforehand():
