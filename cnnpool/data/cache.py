@@ -198,8 +198,8 @@ def decoded_rows(
         written = File(part)
     except OSError as error:
         raise DataError(
-            f"cannot write {part} ({error.strerror}): free space there, or keep the images elsewhere by "
-            "XDG_CACHE_HOME"
+            f"cannot write {part} ({error.strerror}): free space there, or make {part.parent} a "
+            "link to a folder elsewhere"
         ) from error
     row_sums = torch.from_numpy(np.array(sums, np.int64).reshape(-1, 2, shape[2]))
     return Stored(written, shape, torch.arange(len(sums)), row_sums), unreadable

@@ -1,6 +1,5 @@
 """The settings of a run as plain data, and a user's configuration files, both without code."""
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -52,11 +51,20 @@ def resolve(config: DictConfig) -> dict[str, Any]:
             )
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
-    text = json.dumps(plain, default=str)
+    texts = list(_texts(plain))
     for name, value in os.environ.items():
-        if is_secret(name) and len(value) >= LEAST_SECRET and json.dumps(value)[1:-1] in text:
+        if is_secret(name) and len(value) >= LEAST_SECRET and any(value in text for text in texts):
             raise ValueError(f"a setting holds the value of the environment variable {name}: {NO_SECRET}")
     return plain
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """The values that are texts: a variable that is ``false`` is no secret among true and false."""
+    if isinstance(node, Mapping | list):
+        for value in node.values() if isinstance(node, Mapping) else node:
+            yield from _texts(value)
+    elif not isinstance(node, int | float | None):
+        yield str(node)
 
 
 def unresolved(error: OmegaConfBaseException) -> str:
@@ -102,7 +110,7 @@ def refuse_code(node: Any, path: str = "") -> None:
                 raise ValueError(f"{path}{key}: {NO_CODE}")
             if not isinstance(key, str):
                 raise ValueError(f"{path}{key}: a key is a word, not {key!r}")
-            if is_secret(key):
+            if is_secret(key, value):
                 raise ValueError(f"{path}{key}: {NO_SECRET}")
             refuse_code(value, f"{path}{key}.")
     elif isinstance(node, list):
@@ -115,8 +123,10 @@ def refuse_code(node: Any, path: str = "") -> None:
         raise ValueError(f"{path[:-1]}: {node!r} is neither a number nor a text, true, false or null")
 
 
-def is_secret(key: str) -> bool:
-    return bool(SECRET.search(key))
+def is_secret(key: str, value: Any = "") -> bool:
+    """Whether ``value`` of ``key`` is a secret; how many tokens there are, or whether, is none."""
+    found = SECRET.search(key)
+    return found is not None and not (found[2].lower() == "token" and isinstance(value, int | float | None))
 
 
 def check_file(folder: Path, name: str, ours: Path) -> set[str]:

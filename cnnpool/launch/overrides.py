@@ -183,7 +183,8 @@ def _quoted(line: str) -> Override:
 def _check(override: Override, line: str) -> None:
     key = override.key_or_group
     section = key.partition(".")[0].partition("/")[0]
-    if is_secret(key):
+    # The values of a sweep are checked one by one, with the settings of its jobs.
+    if is_secret(key, None if override.is_sweep_override() else override.value()):
         raise ValueError(f"{key}: {NO_SECRET}")
     if section == "hydra" or (override.package or "").partition(".")[0] == "hydra":
         if not (key in HYDRA_KEYS or is_plugin(key)) or override.package or override.is_delete():

@@ -147,6 +147,13 @@ def test_a_disk_that_fills_up_while_images_are_decoded_is_one_line(tmp_path, mon
     assert "\n" not in str(caught.value)
     with FileLock(root / ".cnnpool-cache" / "3x8.images.lock", timeout=0) as lock:
         assert lock.is_locked
+    monkeypatch.undo()
+    # The remedy that it names.
+    assert f"make {root / '.cnnpool-cache'} a link to a folder elsewhere" in str(caught.value)
+    (root / ".cnnpool-cache").rename(tmp_path / "elsewhere")
+    (root / ".cnnpool-cache").symlink_to(tmp_path / "elsewhere")
+    read(root)
+    assert (tmp_path / "elsewhere" / "3x8.images").is_file()
 
 
 def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path):

@@ -4,9 +4,12 @@ import os
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.config import NEEDED, refuse_code, resolve
+from cnnpool.launch.overrides import parse
 
 REFUSED = [
     "hydra.searchpath=[file:///tmp]", "hydra/job_logging=default",
@@ -98,16 +101,26 @@ def test_a_folder_may_bring_choices_experiments_and_sweeps(tmp_path, monkeypatch
     assert len(jobs) == 4 and all(job.folder.is_relative_to(tmp_path / "there") for job in jobs)
 
 
-def test_no_secret_is_a_setting(call, tmp_path):
+def test_no_secret_is_a_setting(call, tmp_path, monkeypatch):
     path = write(tmp_path, "pool/mine.yaml", "name: max\napi_key: s3cr3t\n")
     for words in (
         ["--config-dir", "mine", "pool=mine"],
         ["+pool={token: s3cr3t}"],
         ["+data.password=s3cr3t"],
+        ["-m", "+pool.token=s3cr3t,s3cr3t"],
     ):
         status, _, err = call("train", *words, *call.quick)
         assert status == 2 and "settings are saved with the run" in err and err.count("\n") == 1
         assert "s3cr3t" not in err
+    # How many tokens a network of a script's own has is none, nor is a word of an ordinary variable.
+    monkeypatch.setenv("SOME_IMPLICIT_TOKEN", "false")
+    own = {key: {"num_tokens": 4, "cls_token": True, "max_tokens": None} for key in NEEDED}
+    refuse_code(own)
+    assert resolve(OmegaConf.create(own)) == own
+    for words in (["+pool.num_tokens=4"], ["+pool.num_tokens=4,8"], ["+pool.cls_token=true"]):
+        parse(words)
+    with pytest.raises(ValueError, match=r"^pool\.num_tokens: .* secret"):
+        parse(["+pool.num_tokens=s3cr3t"])
     assert [p for p in tmp_path.rglob("*") if p.is_file() and "s3cr3t" in p.read_text()] == [path]
 
 
