@@ -173,10 +173,16 @@ def prepare(
     """Make a run and its folder, and record everything that determines the result."""
     probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
     run = parts(settings, kind)
+    from cnnpool.fit import callbacks
     from cnnpool.fit.trainer import in_batches, precision_of
 
     if run.recipe.test == "best" and not len(run.dataset.val):
         raise ValueError("fit.test=best needs validation images: raise data.val_size, or take fit.test=last")
+    named = settings.get("callback") or {}
+    # A script's own code, or a package's, may log more scores.
+    if not {"callbacks", "classifier"} & settings.keys() and named.keys() <= callbacks.CALLBACKS.keys():
+        splits = ["train", "val"] if len(run.dataset.val) else ["train"]
+        callbacks.refuse_unmeasured(callbacks.build(named), splits)
     run.flags = in_batches(TrainerFlags(**settings.get("trainer", {})).given, run.images)
     run.out, run.run, run.probes, run.overrides = out, name, probes, overrides
     run.asked = identity_settings(settings)

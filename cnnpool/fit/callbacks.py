@@ -1,6 +1,6 @@
 """Callbacks that a run selects by name: the choices of ``callback``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from lightning.pytorch import Callback
@@ -46,3 +46,16 @@ CALLBACKS: dict[str, Callable[..., Callback]] = {
 def build(chosen: Mapping[str, Mapping[str, Any]]) -> list[Callback]:
     """The callbacks of these names with their options, checked; ``cnnpool.callbacks`` adds packages'."""
     return [registry.construct(CALLBACKS, "callbacks", name, **options) for name, options in chosen.items()]
+
+
+def refuse_unmeasured(callbacks: Sequence[Callback], splits: Sequence[str]) -> None:
+    """A ValueError if early stopping would watch a score that a run with images in ``splits`` lacks.
+
+    Probes have further ones, named by their sections.
+    """
+    known = [f"{split}/{score}" for split in splits for score in ("accuracy", "loss")]
+    for monitor in [one.monitor for one in callbacks if isinstance(one, EarlyStopping)]:
+        if monitor not in known and monitor.rpartition("/")[0] in ("", "train", "val"):
+            more = "" if "val" in splits else ", or raise data.val_size to have others"
+            said = f"callback.early_stopping.monitor={monitor} is not measured"
+            raise ValueError(f"{said}: choose from {', '.join(known)}{more}")

@@ -30,6 +30,9 @@ from cnnpool.run_folder.checkpoint import load, refuse_class
 log = logging.getLogger(__name__)
 
 
+OWN_SCORES = {f"{kind}accuracy" for kind in ("", "balanced_", "best_", "class_", "last_")} | {"loss"}
+
+
 class DivergedError(RuntimeError):
     """The loss is not finite."""
 
@@ -82,7 +85,7 @@ class Classifier(LightningModule):
         self.correct: Tensor | None = None  # Correctly classified test images, (N,) of bool
         self._is_validated = self._is_scored = False
         # By split; their states are no part of the weights.
-        self.val_scores, self.test_scores = (MetricCollection(dict(self.metrics())) for _ in range(2))
+        self.val_scores, self.test_scores = (MetricCollection({**_named(self.metrics())}) for _ in range(2))
         self._headed: list[str] = []
         self._sums: dict[str, Tensor] = {}
         self._correct: list[Tensor] = []
@@ -147,6 +150,8 @@ class Classifier(LightningModule):
         return self
 
     def on_train_start(self) -> None:
+        # A Trainer that resumes has taken steps, and those of an earlier Trainer are not of this training.
+        self.steps = self.saved_steps = self.trainer.global_step
         if self.recipe.recalibrate and not self.steps:
             # Imported late: few trainings need it.
             from cnnpool.surgery.statistics import recalibrate
@@ -395,6 +400,14 @@ class Classifier(LightningModule):
             f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup; "
             f"the last checkpoint is of step {self.saved_steps}"
         )
+
+
+def _named(metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
+    for name in metrics:
+        if name in OWN_SCORES or "." in name:
+            own = ", ".join(sorted(OWN_SCORES))
+            raise ValueError(f"the metric {name} needs another name, without a dot and none of {own}")
+    return metrics
 
 
 def _rebuilt(made: Mapping[str, Any] | None, data: Mapping[str, Any] | None, seed: int) -> nn.Module:

@@ -47,6 +47,8 @@ def _refuse_contradictions(fit: Mapping[str, Any], trainer: Mapping[str, Any]) -
             "fit.test=best needs an epoch with validation: lower "
             f"trainer.check_val_every_n_epoch={every} to fit.epochs={epochs} or less"
         )
+    if (time := trainer.get("max_time")) and not time.strip("0: "):
+        raise ValueError(f"trainer.max_time={time} is no time to train in: raise it")
     way = trainer.get("gradient_clip_algorithm")
     if way and not trainer.get("gradient_clip_val"):
         raise ValueError(

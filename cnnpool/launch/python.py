@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -270,7 +271,8 @@ def _as_found() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in LOGGERS]
     said = [(one.level, one.propagate, one.handlers[:]) for one in loggers]
     try:
-        yield
+        with warnings.catch_warnings():
+            yield
     finally:
         torch.set_num_threads(threads)
         torch.set_deterministic_debug_mode(mode)

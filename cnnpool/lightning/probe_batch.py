@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import CellType
 from typing import Any
 from zlib import crc32
 
@@ -14,6 +15,7 @@ from cnnpool.probe.base import described, ends_of
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
 # Of an object in memory, and where a function is written in a file.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(, file .*?, line \d+)?")
+EMPTY = CellType()  # Of a variable that a function will be given later
 UNPACK = "pass unpack=, a function from a batch to (images, labels)"
 
 
@@ -62,7 +64,7 @@ def fingerprint(argument: Any) -> str:
     if isinstance(argument, Sequence) and not isinstance(argument, str):
         return f"({''.join(map(fingerprint, argument))})"
     if (code := getattr(argument, "__code__", None)) is not None:
-        held = [cell.cell_contents for cell in argument.__closure__ or ()]
+        held = [cell.cell_contents for cell in argument.__closure__ or () if cell != EMPTY]
         text = repr((code.co_code, code.co_names, code.co_consts, argument.__defaults__, held))
         return f"({argument.__module__}.{argument.__qualname__} {crc32(_ADDRESS.sub('', text).encode()):08x})"
     return f"({_ADDRESS.sub('', repr(argument))})"

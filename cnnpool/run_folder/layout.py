@@ -19,6 +19,7 @@ CHECKPOINTS = "checkpoints"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 LOG = "train.log"
 LOGGED = "logged.json"  # Which logs beside the run's own have its history, with its names in services
+TABLE = "csv/metrics.csv"
 OUTPUT = "output.log"
 SETTINGS = ".hydra"
 LOCK = ".lock"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
-from cnnpool.run_folder.layout import LOGGED, METRICS, temp_prefix
+from cnnpool.run_folder.layout import LOGGED, METRICS, TABLE, temp_prefix
 from cnnpool.run_folder.reading import read_bytes
 from cnnpool.system.atomic import write_bytes, write_json
 
@@ -81,7 +81,8 @@ def logged(folder: Path) -> dict[str, str]:
     except OSError:
         found = None
     named = found if isinstance(found, dict) else {}
-    return {name: key for name, key in named.items() if isinstance(key, str)}
+    gone = set() if (folder / TABLE).exists() else {"csv"}
+    return {name: key for name, key in named.items() if isinstance(key, str) and name not in gone}
 
 
 def note_logged(folder: Path, known: Mapping[str, str]) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -110,6 +111,14 @@ def test_scores_are_means_over_an_epochs_images_rates_those_of_the_step_and_a_re
     assert notes.rates == pytest.approx(rates, rel=1e-6, abs=0)
     logged = [line["train/learning_rate"] for line in notes.lines if "train/learning_rate" in line]
     assert logged == pytest.approx(rates, rel=1e-6, abs=0)
+    # A second training, of one step, has its own rates; ``max_steps`` counts its steps alone.
+    notes.rates.clear(), notes.lines.clear()
+    classifier.recipe = replace(classifier.recipe, max_steps=1)
+    quiet_trainer(max_epochs=1, log_every_n_steps=1, logger=notes, callbacks=[notes]).fit(
+        classifier, batches, batches
+    )
+    (rate,) = [line["train/learning_rate"] for line in notes.lines if "train/learning_rate" in line]
+    assert classifier.steps == 1 and [rate] == pytest.approx(notes.rates) and rate > 0
     other, again = Classifier(model=nn.Flatten()), {}
     other.on_load_checkpoint(notes.saved)
     other.trainer = trainer

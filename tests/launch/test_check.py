@@ -30,11 +30,17 @@ VALUES = {
     "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
     "fit.test=best fit.epochs=3 trainer.check_val_every_n_epoch=4": "fit.test=best needs an epoch with "
     "validation: lower trainer.check_val_every_n_epoch=4 to fit.epochs=3 or less",
+    "trainer.max_time=00:00:00:00": "trainer.max_time=00:00:00:00 is no time to train in: raise it",
     "trainer.gradient_clip_algorithm=value": "trainer.gradient_clip_algorithm=value clips nothing alone",
     "seed=-1": "seed must be a whole number from 0 to 4,294,967,295, got -1",
 }
 EARLY += VALUES
+WATCHED = "callback=early_stopping callback.early_stopping.monitor"
 LATE = {
+    f"{WATCHED}=val/acc": "callback.early_stopping.monitor=val/acc is not measured: choose from "
+    "train/accuracy, train/loss, val/accuracy, val/loss",
+    f"{WATCHED}=val/loss data.val_size=0": "callback.early_stopping.monitor=val/loss is not measured: choose "
+    "from train/accuracy, train/loss, or raise data.val_size",
     "pool.padding=2": "stage s1: pool.padding must be at most half of kernel_size=2, got 2",
     "pool@stage.s2=avg stage.s2.padding=2": "stage s2: stage.s2.padding must be at most half of",
     "data.crop=28": "data.crop must be at least 0 and less than 28, got 28",

@@ -137,6 +137,8 @@ def test_a_log_that_is_chosen_later_gets_the_history_once(call, in_a_folder, mon
     before = (here / "csv" / "metrics.csv").stat()
     assert "log=csv" not in call(*words, "log=[tensorboard,csv]")[1]
     assert (here / "csv" / "metrics.csv").stat() == before
+    shutil.rmtree(here / "csv")
+    assert "log=csv has the history" in call(*words, "log=csv")[1] and (here / "csv" / "metrics.csv").exists()
     assert kept == {path: path.read_bytes() for path in kept}
 
 

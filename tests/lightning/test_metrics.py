@@ -111,3 +111,6 @@ def test_callbacks_of_one_kind_with_other_arguments_have_keys_of_their_own():
     assert len(set(keys)) == len(told)
     assert keys == [GradientRouting(samples=2, **options).state_key for options in told]
     assert not any(" at 0x" in key for key in keys)
+    # A variable that is given later.
+    assert GradientRouting(network=lambda module: net).state_key
+    net = None

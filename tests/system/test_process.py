@@ -42,6 +42,14 @@ def test_extensions_are_not_reported_as_leaked_when_the_interpreter_ends():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_empty_rank_is_none(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.setenv(name, "")
+    assert process.rank() == 0 and not process.in_group()
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    assert process.rank() == 2 and process.in_group()
+
+
 def test_threads_sleep_soon_unless_the_environment_says_otherwise(monkeypatch):
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         # Set first, so that what is set below is undone.

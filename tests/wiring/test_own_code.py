@@ -211,6 +211,16 @@ def test_a_loss_for_each_image_is_refused_in_a_line(in_a_folder):
         cnnpool.train(QUICK, SMALL, classifier=Each)
 
 
+@pytest.mark.parametrize("name", ["accuracy", "last_accuracy", "loss", "top.2"])
+def test_a_metric_called_like_a_score_of_every_run_is_refused(name):
+    class Named(Classifier):
+        def metrics(self):
+            return {name: MulticlassF1Score(10)}
+
+    with pytest.raises(ValueError, match=f"^the metric {re.escape(name)} needs another name, without a dot"):
+        Named(model=build(10))
+
+
 @proves("fit.test")
 def test_the_best_or_the_last_weights_are_tested_and_both_are_recorded(in_a_folder, monkeypatch):
     # At such a rate the last epoch is not the best.

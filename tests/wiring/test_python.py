@@ -4,6 +4,7 @@ import logging
 import random
 import signal
 import threading
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -200,6 +201,7 @@ def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
 
     def state():
         return (
+            warnings.filters[:],
             threading.active_count(), torch.get_num_threads(), torch.get_deterministic_debug_mode(),
             torch.random.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist(),
             signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM),
