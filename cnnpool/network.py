@@ -32,7 +32,13 @@ def build(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
 
 def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Images, *, seed: int) -> Cnn:
     """The network that a run recorded, with random weights from ``seed``: load its checkpoint afterwards."""
-    torch.manual_seed(seed)
+    # Drawn apart: a script's own draws go on as if there had been none.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return _of_record(name, stages, readout_name, images)
+
+
+def _of_record(name: Settings, stages: Settings, readout_name: Settings, images: Images) -> Cnn:
     try:
         if name["name"] in published.PUBLISHED:
             own = published.own_options(name["arch"]) if name["name"] == "installed" else ()

@@ -6,7 +6,7 @@ import logging
 import math
 import operator
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
 from importlib.metadata import EntryPoint, entry_points
@@ -71,10 +71,11 @@ class Option:
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
-def offer(table: Mapping[str, Entry], group: str, entry: Entry) -> str:
+def offer(table: Mapping[str, Entry], group: str, entry: Entry, taken: Iterable[str] = ()) -> str:
     """Make a class or function known in this process, as if a package brought it, and return its name.
 
-    That is its own name, or that of the same entry in ``table``; a ValueError if another has that name.
+    That is its own name, or that of the same entry in ``table``; a ValueError if another there, or one of
+    ``taken``, has that name.
     """
     for name, one in table.items():
         if one is entry:
@@ -82,7 +83,7 @@ def offer(table: Mapping[str, Entry], group: str, entry: Entry) -> str:
     name = getattr(entry, "__name__", "")
     if not name.isidentifier():
         raise ValueError(f"{entry!r} has no name: give a class, or a function defined by def")
-    if name in table:
+    if name in (*table, *taken):
         raise ValueError(f"{name} is the name of another of the {group}: give yours another name")
     _given.setdefault(group, {})[name] = entry
     return name
@@ -182,7 +183,7 @@ def check_options(
     return checked
 
 
-def refuse_unknown(key: str, known: Mapping[str, Option], name: str, where: str = "") -> None:
+def refuse_unknown(key: str, known: Collection[str], name: str, where: str = "") -> None:
     if key not in known:
         raise ValueError(f"{where}{name} has no option {key!r}; {did_you_mean(key, known)}")
 

@@ -117,7 +117,10 @@ class Classifier(LightningModule):
         made = cls(**content["hyper_parameters"], model=model)
         made.load_state_dict(content["state_dict"])
         made.steps = made.saved_steps = content.get("cnnpool", {}).get("steps", 0)
-        return made.to(map_location).eval()
+        # Where ``map_location``, which may be a mapping or a function, put the weights.
+        tensors = (one for one in content["state_dict"].values() if isinstance(one, Tensor))
+        device = next((one.device for one in tensors), None)
+        return made.to(device).eval()
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (N, classes)."""

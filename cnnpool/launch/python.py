@@ -8,23 +8,28 @@ import os
 import random
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.version import VersionBase
 from torch import nn
 
 from cnnpool import data, pool, readout, registry, training
 from cnnpool.data import Source
+from cnnpool.launch import names_of
 from cnnpool.launch.check import loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
-from cnnpool.launch.overrides import parse
+from cnnpool.launch.overrides import PATHS, parse
 from cnnpool.launch.run_job import catch_up, failed, finished, late_logs, look_again, stopped
 from cnnpool.published.weights import Weights
 from cnnpool.run_folder import layout, status
@@ -50,6 +55,8 @@ BASES: dict[str, type] = {"pool": pool.Pool2d, "readout": readout.Readout}
 """What such a class is derived from; a function may return any module."""
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
+PARTS: dict[Path, Sequence[Mapping[str, Any]]] = {}  # Settings of the runs of this process, by folder
+COMPOSING, TRAINING = threading.RLock(), threading.RLock()  # Each changes what all threads share
 
 
 def train(
@@ -68,14 +75,14 @@ def train(
 
     Args:
         callbacks: of Lightning, beside those of ``callback=``; their ``state_dict`` must be complete for a
-            stopped run to go on exactly.
+            stopped run to go on exactly. Recorded by their classes' names, without their arguments.
         loggers: of Lightning, beside the run's own record; the training closes them.
         classifier: a subclass of ``cnnpool.fit.Classifier``, recorded by its name.
 
     A stopped run resumes; the results of a finished run are read, and ``log=`` chosen later gets its history.
     Threads, deterministic mode, the CPU's random generators, signal handlers and logging are restored
-    afterwards. For each further device Lightning starts the script again; such a process trains with the
-    first and ends here.
+    afterwards; one thread trains at a time. For each further device Lightning starts the script again; such a
+    process trains with the first and ends here.
 
     Raises:
         ValueError: for an invalid argument, in one line.
@@ -84,43 +91,44 @@ def train(
     """
     look_again()
     job = _job([*lines(*overrides, settings)])
-    # Part of what a run is recognised by; their code is not.
-    if classifier is not None:
-        job.settings["classifier"] = classifier.__name__
-    if callbacks:
-        job.settings["callbacks"] = [type(one).__name__ for one in callbacks]
-    if (module := _module_of(job)) is not None:
-        job.settings["initial_weights"] = Weights(module.state_dict(), "of a module").sha256[:12]
+    job.settings.update(_recognised_by(job, callbacks, classifier))
     if job.settings["trainer"]["fast_dev_run"]:
         raise ValueError("trainer.fast_dev_run leaves no results: use cnnpool train, or your Trainer's")
-    assists = rank() > 0
+    assists, folder = rank() > 0, job.folder.resolve()
+    parts = [_apart(one) for one in (*overrides, settings) if not isinstance(one, str)]
     if (found := finished(job)) is not None:
         if not assists and late_logs(job):
             with held(job.folder):
                 catch_up(job, found)
+        PARTS.setdefault(folder, parts)
         return found
-    with _as_found(), nullcontext() if assists else _begun(job):
+    with TRAINING, _as_found(), nullcontext() if assists else _begun(job):
         chosen = loggers_of(job.settings)
         own = training.Own(callbacks, loggers, classifier)
         results = training.train(job.settings, job.folder, job.name, job.overrides, chosen, own)
     if results is None:
         sys.exit()
+    PARTS[folder] = parts
     return results
 
 
 def load(path: str | Path, *, classifier: "type[Classifier] | None" = None, **own: Any) -> "Classifier":
     """The trained classifier of a run's folder (by ``fit.test``) or of a checkpoint, in evaluation mode.
 
-    ``classifier`` and ``own``, such as ``model=build``, are the script's own parts that :func:`train` had.
+    ``classifier`` and ``own``, such as ``model=build``, are the script's own parts that :func:`train` had;
+    those of a run of this process are known.
 
     Raises:
         DamagedError: if the file is missing or damaged.
-        ValueError: if it was written by an earlier version.
+        ValueError: if it was written by an earlier version, or an argument is unknown.
     """
     from cnnpool.fit import Classifier
 
-    path, kind = Path(path), classifier or Classifier
-    for _ in lines(own):
+    path, kind = Path(path).expanduser(), classifier or Classifier
+    for key in own:
+        registry.refuse_unknown(key, OWN, "cnnpool.load")
+    folder = path.resolve() if path.is_dir() else path.resolve().parent.parent
+    for _ in lines(*PARTS.get(folder, ()), own):
         pass
     return kind.load_from_checkpoint(weights(path) if path.is_dir() else path)
 
@@ -137,8 +145,8 @@ def datamodule(name: "str | type[Source]", *, seed: int = 0, **options: Any) -> 
     from cnnpool.fit import Images
 
     if not isinstance(name, str):
-        name = registry.offer(data.DATASETS, "datasets", name)
-    options = {key: plain(value) for key, value in options.items()}
+        name = offered("data", name)
+    options = {key: plain(value, f"data.{key}") for key, value in options.items()}
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
     # Composed for required options, and used unparsed: Hydra's parser changes some characters.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
@@ -148,7 +156,7 @@ def datamodule(name: "str | type[Source]", *, seed: int = 0, **options: Any) -> 
 def classifier(
     *overrides: str | Mapping[str, Any],
     classifier: "type[Classifier] | None" = None,
-    seed: int = 0,
+    seed: int | None = None,
     **settings: Any,
 ) -> "Classifier":
     """The untrained classifier of :func:`train` with these settings, for your own Trainer.
@@ -156,8 +164,8 @@ def classifier(
     Its images are read once, for their size, classes and normalisation; ``seed`` is that of the weights and
     of all random draws. A ValueError of one line for an invalid argument.
     """
-    job = _job([*lines(*overrides, settings), f"seed={seed}"])
-    with _as_found():
+    job = _job([*lines(*overrides, settings), *([] if seed is None else [f"seed={seed}"])])
+    with TRAINING, _as_found():
         return training.parts(job.settings, classifier).classifier
 
 
@@ -169,19 +177,24 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
             continue
         for key, value in one.items():
             if key in OWN and value is not None and not isinstance(value, str | Mapping):
-                table, group = OWN[key]
                 entry = copied(value) if isinstance(value, nn.Module) and key == "model" else value
                 if isinstance(value, type) and not issubclass(value, BASES.get(key, object)):
                     base = f"cnnpool.{key}.{BASES[key].__name__}"
                     raise ValueError(f"{key}={value.__name__}: its class must be derived from {base}")
-                yield f"{key}={registry.offer(table, group, entry)}"
+                yield f"{key}={offered(key, entry)}"
             elif isinstance(value, Mapping) and value:
                 place = key.partition("@")[2] or key
                 for below, inner in value.items():
                     # As in a file, ``name`` is the choice itself.
                     yield from lines({key if below == "name" else f"{place}.{below}": inner})
             else:
-                yield f"{key}={typed(value)}"
+                yield f"{key}={typed(plain(value, key))}"
+
+
+def offered(key: str, entry: Callable[..., Any]) -> str:
+    """The name by which ``key`` chooses a script's own class or function from now on."""
+    table, group = OWN[key]
+    return registry.offer(table, group, entry, names_of(key))
 
 
 def typed(value: Any) -> str:
@@ -201,15 +214,17 @@ def typed(value: Any) -> str:
     return text if is_plain else QuotedString(text, Quote.single).with_quotes()
 
 
-def plain(value: Any) -> Any:
-    """``value``, or the Python number in a scalar of NumPy."""
-    return value.item() if isinstance(value, np.generic) else value
+def plain(value: Any, key: str = "") -> Any:
+    """``value``, of a scalar of NumPy its Python number, of a path its text, with ``~`` as in a shell."""
+    value = value.item() if isinstance(value, np.generic) else value
+    value = str(value) if isinstance(value, PurePath) else value
+    return os.path.expanduser(value) if key in PATHS and isinstance(value, str) else value
 
 
 def copied(module: nn.Module) -> Callable[..., nn.Module]:
     """A function that returns copies of ``module``, with a digest of its layers as an option."""
     shapes = {name: list(value.shape) for name, value in module.state_dict().items()}
-    digest = hashlib.sha256(f"{module} {shapes}".encode()).hexdigest()[:12]
+    digest = _digest(f"{module} {shapes}")
 
     def copy_of(num_classes: int, *, layers: str = digest) -> nn.Module:
         if layers != digest:
@@ -221,6 +236,32 @@ def copied(module: nn.Module) -> Callable[..., nn.Module]:
     return copy_of
 
 
+def _digest(value: Any) -> str:
+    return hashlib.sha256(str(value).encode()).hexdigest()[:12]
+
+
+def _apart(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy, as ``settings`` may be changed for the next training."""
+    return {key: _apart(one) if isinstance(one, Mapping) else one for key, one in settings.items()}
+
+
+def _recognised_by(
+    job: Job, callbacks: Sequence["Callback"], classifier: "type[Classifier] | None"
+) -> dict[str, Any]:
+    """Names and digests of a script's own code, of which bodies and arguments are no part."""
+    found: dict[str, Any] = {}
+    if classifier is not None:
+        found["classifier"] = classifier.__name__
+    if callbacks:
+        found["callbacks"] = [type(one).__name__ for one in callbacks]
+    if (module := _module_of(job)) is not None:
+        known = module.state_dict() | dict(module.named_buffers())  # Some buffers are in no checkpoint
+        found["initial_weights"] = Weights(known, "of a module").sha256[:12]
+        if frozen := [name for name, one in module.named_parameters() if not one.requires_grad]:
+            found["frozen"] = f"{len(frozen)} parameters ({_digest(frozen)})"
+    return found
+
+
 def _module_of(job: Job) -> nn.Module | None:
     """The script's own module that the job trains a copy of."""
     model = job.settings["model"]
@@ -229,12 +270,29 @@ def _module_of(job: Job) -> nn.Module | None:
 
 
 def _job(overrides: Any) -> Job:
-    (job,) = jobs_of(Request(list(overrides)))
-    # Lightning would add Hydra's options to the command with which it starts the script for further devices.
-    show_to_resolvers(None)
+    with COMPOSING, _hydra_apart():
+        (job,) = jobs_of(Request(list(overrides)))
     if job.on_recipe:
         log.info("%s", job.on_recipe)
     return job
+
+
+@contextmanager
+def _hydra_apart() -> Iterator[None]:
+    """Set the Hydra of a script aside, such as that of ``hydra.main``, and restore it.
+
+    Ours must not remain: Lightning would add its options to the command that it starts for further devices.
+    """
+    hydra, config, version = GlobalHydra.instance(), HydraConfig.instance().cfg, VersionBase.instance()
+    base, running = version.version_base, hydra.hydra
+    hydra.clear()
+    show_to_resolvers(None)
+    try:
+        yield
+    finally:
+        GlobalHydra.set_instance(hydra)
+        hydra.hydra, version.version_base = running, base
+        show_to_resolvers(cast(Any, config))
 
 
 @contextmanager

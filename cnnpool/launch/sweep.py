@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
@@ -52,10 +53,15 @@ def _draw_once(jobs: Sequence[Job]) -> None:
     """Let one seed of each choice draw pictures, unless they are asked for: others' look alike."""
     drawn = set[str]()
     for job in jobs:
-        choice = json.dumps(identity_settings(job.settings) | {"seed": None}, sort_keys=True)
+        choice = _choice(job)
         if choice in drawn and not any("fit.pictures=" in word for word in job.overrides):
             job.settings.get("fit", {}).update(pictures=False)
         drawn.add(choice)
+
+
+def _choice(job: Job) -> str:
+    """The settings of a job apart from its seed, as text."""
+    return json.dumps(identity_settings(job.settings) | {"seed": None}, sort_keys=True)
 
 
 def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -63,7 +69,8 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
     shared = os.path.commonpath([job.name for job in jobs])
     names = {job.name: os.path.relpath(job.name, shared or ".") for job in jobs}
     width, begun, trained = max(map(len, names.values())), time.monotonic(), 0
-    scores: dict[str, list[float]] = defaultdict(list)
+    choices = {job.name: (_choice(job), job.settings.get("seed")) for job in jobs}
+    scores: dict[str, dict[Any, float]] = defaultdict(dict)  # By choice and seed
     shown = set[str]()
     for number, outcome in enumerate(outcomes, 1):
         trained += outcome.trained
@@ -72,9 +79,9 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
         words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
         shown |= {outcome.message} - {""}
         if outcome.accuracy is not None:
-            # Seeds of one choice have the same parent folder.
-            own = scores[os.path.dirname(outcome.run)]
-            own.append(100 * outcome.accuracy)
+            choice, seed = choices[outcome.run]
+            scores[choice][seed] = 100 * outcome.accuracy
+            own = [*scores[choice].values()]
             words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
         if trained and (rest := len(jobs) - number):
             words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from cnnpool.json_text import flat
 
 DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "trainer", "callback")
-# Names of a script's own classes, and a digest of its own network's weights
-FROM_PYTHON = ("classifier", "callbacks", "initial_weights")
+# Names of a script's own classes; of its own network a digest of weights, and of those that are frozen
+FROM_PYTHON = ("classifier", "callbacks", "initial_weights", "frozen")
 EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "data.root": "nothing",
     "data.download": "nothing",

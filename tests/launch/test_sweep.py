@@ -362,7 +362,11 @@ def test_a_sweep_has_a_line_a_run_with_the_mean_so_far_and_the_time_left(monkeyp
 
     monkeypatch.setitem(RUNNERS, "processes", run)
     names = ["max/seed0", "max/seed1", "max/seed2", "max/seed3", "avg/seed0"]
-    sweep.run_all([Job(Path("outputs", name), [], {"launch": {"name": "processes"}}) for name in names])
+    choices = [{"pool": {"name": name[:3]}, "seed": int(name[-1])} for name in names]
+    launch = {"launch": {"name": "processes"}}
+    sweep.run_all(
+        [Job(Path("outputs", name), [], launch | one) for name, one in zip(names, choices, strict=True)]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[:6] == [
         "[1/5] max/seed0   test accuracy   0 s left", "[2/5] max/seed1   failed: no memory   0 s left",
@@ -370,6 +374,24 @@ def test_a_sweep_has_a_line_a_run_with_the_mean_so_far_and_the_time_left(monkeyp
         "[4/5] max/seed3   test accuracy   mean of 2: 91.50 %   0 s left",
         "[5/5] avg/seed0   test accuracy", "5 jobs: 3 done, 2 failed"
     ]  # fmt: skip
+
+
+def test_a_mean_is_of_seeds_of_one_choice_wherever_their_folders_are(monkeypatch, capsys):
+    def run(jobs, **options):
+        for number, job in enumerate(jobs):
+            yield Outcome(job.name, "done", "accuracy", 0, job.folder, accuracy=0.9 + 0.01 * number)
+
+    monkeypatch.setitem(RUNNERS, "processes", run)
+    # The last repeats the second with another setting that changes no result.
+    jobs = [("max", 0, True), ("avg", 0, True), ("max", 1, True), ("avg", 0, False)]
+    folders = map(Path, ["outputs/0", "outputs/1", "outputs/deep/2", "outputs/deep/3"])
+    of = [
+        {"launch": {"name": "processes"}, "pool": {"name": pool}, "seed": seed, "fit": {"progress": shown}}
+        for pool, seed, shown in jobs
+    ]
+    sweep.run_all([Job(folder, [], settings) for folder, settings in zip(folders, of, strict=True)])
+    lines = capsys.readouterr().out.splitlines()[:4]
+    assert [line.partition("accuracy")[2].strip() for line in lines] == ["", "", "mean of 2: 91.00 %", ""]
 
 
 def plans(folder):

@@ -173,6 +173,61 @@ def test_a_module_of_other_weights_is_another_run(in_a_folder):
     assert cnnpool.train(QUICK, {"data.limit": 128}, model=other).finished == again.finished
 
 
+def test_a_module_with_other_weights_frozen_or_another_constant_is_another_run(in_a_folder):
+    network = build(10)
+    network.register_buffer("scale", torch.ones(1), persistent=False)
+    for weights in network[0].parameters():
+        weights.requires_grad_(False)
+    found = cnnpool.train(QUICK, {"data.limit": 128}, model=network)
+    trained = cnnpool.load(f"all/{found.run}").model.network
+    assert torch.equal(trained[0].weight, network[0].weight) and trained[-1].weight.requires_grad
+    assert not torch.equal(trained[-1].weight, network[-1].weight)
+    network[0].bias.requires_grad_(True)
+    with pytest.raises(Exception, match=r"\(frozen: 2 parameters \(\w{12}\) -> 1 parameters \(\w{12}\)\)"):
+        cnnpool.train(QUICK, {"data.limit": 128}, model=network)
+    network[0].bias.requires_grad_(False)
+    assert cnnpool.train(QUICK, {"data.limit": 128}, model=network).finished == found.finished
+    network.scale.fill_(2)
+    with pytest.raises(Exception, match=r"with other settings \(initial_weights: "):
+        cnnpool.train(QUICK, {"data.limit": 128}, model=network)
+
+
+def test_a_run_is_loaded_with_the_network_that_it_was_trained_with(in_a_folder):
+    def of(act):
+        def network(num_classes):
+            return nn.Sequential(act(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(14 * 14, num_classes))
+
+        return network
+
+    settings = {"model": of(nn.ReLU)}
+    first = cnnpool.train(QUICK, {"data.limit": 128, "out": "first"}, settings)
+    settings["model"] = of(nn.Sigmoid)
+    second = cnnpool.train(QUICK, {"data.limit": 128, "out": "second"}, settings)
+    for _ in range(2):
+        assert type(cnnpool.load(f"first/{first.run}").model.network[0]) is nn.ReLU
+        assert type(cnnpool.load(f"second/{second.run}/checkpoints/best.ckpt").model.network[0]) is nn.Sigmoid
+    # A finished run that is read stays what it was, and a part that is given counts.
+    cnnpool.train(QUICK, {"data.limit": 128, "out": "first"}, settings)
+    assert type(cnnpool.load(f"first/{first.run}").model.network[0]) is nn.ReLU
+    assert type(cnnpool.load(f"first/{first.run}", model=of(nn.Tanh)).model.network[0]) is nn.Tanh
+
+
+def resnet20(num_classes):
+    raise AssertionError
+
+
+def keep(channels):
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("key", "own"), [("model", resnet20), ("pool", keep)])
+def test_a_function_with_the_name_of_a_choice_is_refused(key, own):
+    with pytest.raises(
+        ValueError, match=rf"^{own.__name__} is the name of another of the \w+: give yours ano"
+    ):
+        cnnpool.classifier(SMALL, **{key: own})
+
+
 def test_images_that_changed_between_two_calls_are_seen(in_a_folder):
     pixels = torch.arange(60, dtype=torch.uint8)[:, None, None, None].repeat(1, 1, 6, 6)
     first, second = (

@@ -11,11 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hydra import initialize
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.version import getbase
 from lightning.pytorch.callbacks import BasePredictionWriter, EarlyStopping
 from PIL import Image
 from short_runs import quiet_trainer
 
 import cnnpool
+from cnnpool.launch.python import lines
 from cnnpool.run_folder import status
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.system.signals import Stopped
@@ -78,8 +83,14 @@ def test_early_stopping_and_clipping_work_in_ones_own_trainer_and_by_name(in_a_f
 
 
 def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, tmp_path):
+    drawn = torch.random.get_rng_state()
     classifier = cnnpool.load("run")
-    assert not classifier.training
+    assert not classifier.training and torch.equal(torch.random.get_rng_state(), drawn)
+    for place in ({"cuda:0": "cpu"}, lambda storage, device: storage, None, torch.device("cpu")):
+        again = type(classifier).load_from_checkpoint("run/checkpoints/last.ckpt", map_location=place)
+        assert all(map(torch.equal, again.state_dict().values(), classifier.state_dict().values()))
+    with pytest.raises(ValueError, match=r"^cnnpool\.load has no option 'modell'; did you mean 'model'\?$"):
+        cnnpool.load("run", modell=None)
     images = cnnpool.datamodule("digits")
     batches = quiet().predict(classifier, images)
     labels = images.dataset.test.labels
@@ -156,6 +167,67 @@ def test_how_a_training_from_python_ended_stands_in_its_folder(in_a_folder, monk
         now = status.read(here)
         assert (now and (now.state, now.error, now.status)) == after and here.exists() == bool(after)
     assert states == ["running"] * 3
+
+
+def test_a_seed_is_given_in_any_form_and_each_thread_draws_by_its_own():
+    def first(classifier):
+        return next(classifier.parameters()).flatten()[:3].tolist()
+
+    def draw(seed):
+        drawn[seed] = first(cnnpool.classifier(*QUICK, {"seed": seed}))
+
+    plain = {seed: first(cnnpool.classifier(*QUICK, seed=seed)) for seed in (0, 3)}
+    assert (
+        plain[0]
+        == first(cnnpool.classifier(*QUICK))
+        != plain[3]
+        == first(cnnpool.classifier(*QUICK, "seed=3"))
+    )
+    drawn = {}
+    threads = [threading.Thread(target=draw, args=(seed,)) for seed in plain]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert drawn == plain
+
+
+def test_a_script_under_hydra_keeps_its_own():
+    with initialize(config_path=None, version_base="1.2"):
+        hydra, config, version = GlobalHydra.instance(), HydraConfig.instance(), getbase()
+        mine, config.cfg = hydra.hydra, object()
+        before = config.cfg
+        try:
+            assert cnnpool.classifier(*QUICK, "seed=3").seed == 3
+            with pytest.raises(ValueError, match=r"fit\.lr must be a number above 0"):
+                cnnpool.classifier(*QUICK, "fit.lr=-1")
+            assert GlobalHydra.instance() is hydra and hydra.hydra is mine
+            assert HydraConfig.instance().cfg is before and getbase() == version
+        finally:
+            config.cfg = None
+    cnnpool.classifier(*QUICK)
+    assert not GlobalHydra.instance().is_initialized() and not HydraConfig.initialized()
+
+
+def test_paths_are_objects_or_text_and_begin_at_home(photographed, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    given = {"out": "~/runs", "data": {"name": "digits", "root": Path("~/photos")}, "hydra.run.dir": "~"}
+    home = [
+        f"out={tmp_path}/runs",
+        "data=digits",
+        f"data.root={tmp_path}/photos",
+        f"hydra.run.dir={tmp_path}",
+    ]
+    assert list(lines(given)) == home
+    folder, options = photographed("photos", 20, 8, 8), {"size": 8, "test_size": 0.5}
+    sha256s = {
+        cnnpool.datamodule("image_folder", root=root, **options).dataset.sha256
+        for root in (folder, str(folder), "~/photos")
+    }
+    assert len(sha256s) == 1
+    with pytest.raises(Exception, match=str(tmp_path / "nothing.ckpt")):
+        cnnpool.load("~/nothing.ckpt")
 
 
 @pytest.mark.filterwarnings("ignore:You requested to overfit", "ignore:You defined a `validation_step`")
