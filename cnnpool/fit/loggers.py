@@ -119,7 +119,7 @@ def catch_up(chosen: Iterable[TensorBoard], out: Path, results: Results) -> None
 
     Pictures are not kept outside TensorBoard's event file, so these logs do not get them.
     """
-    found = metrics.read(out)
+    found = metrics.read_whole(out, results.epochs or 0)
     if found.problem:
         log.warning("%s", found.problem)
     with logging_to(chosen, out, results) as loggers:

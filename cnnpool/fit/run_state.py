@@ -11,13 +11,14 @@ import torch
 from cnnpool.data import Dataset
 from cnnpool.fit.classifier import Classifier
 from cnnpool.fit.datamodule import Images
-from cnnpool.fit.scores import listed, own_quantities
+from cnnpool.fit.scores import listed, of_own_loss, own_quantities
 from cnnpool.model import Cnn
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Probe, declared
 from cnnpool.quantity import Quantity
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import Checkpoint, latest, refuse_other
+from cnnpool.run_folder.identity import same_choice
 from cnnpool.run_folder.layout import CHECKPOINTS
 
 log = logging.getLogger(__name__)
@@ -53,8 +54,12 @@ class Run:
 
     @property
     def choice(self) -> str:
-        """The part of the name shared by all seeds of a choice."""
-        return str(Path(self.run).parent)
+        """A name shared by all seeds of a choice: the folder above, or one of the settings."""
+        folder = Path(self.run)
+        if folder.name == f"seed{self.seed}":
+            return str(folder.parent)
+        # A folder of the user's own may have runs of several choices beside it.
+        return str(folder.with_name(f"{self.pool['name']}-{same_choice(self.asked)}"))
 
     @property
     def network(self) -> Cnn:
@@ -64,9 +69,8 @@ class Run:
 
     @property
     def quantities(self) -> list[Quantity]:
-        return listed(
-            [*own_quantities(self.classifier.metrics()), *declared(self.probes.values())], self.dataset
-        )
+        measured = of_own_loss(declared(self.probes.values()), type(self.classifier), Classifier)
+        return listed([*own_quantities(self.classifier.metrics()), *measured], self.dataset)
 
 
 def resume(run: Run) -> Checkpoint | None:

@@ -92,6 +92,18 @@ def own_quantities(metrics: Mapping[str, Metric]) -> list[Quantity]:
     return found
 
 
+def of_own_loss(quantities: Sequence[Quantity], kind: type, usual: type) -> list[Quantity]:
+    """``quantities`` whose losses are defined by the methods that ``kind`` has in place of the ``usual``."""
+    scored, trained = ("loss",), ("training_step", "loss")
+    ways = {"test.loss": scored, "val.loss": scored, "train.loss": trained, "epoch.train_loss": trained}
+    found = list(quantities)
+    for place, one in enumerate(found):
+        if own := [way for way in ways.get(one.key, ()) if getattr(kind, way) is not getattr(usual, way)]:
+            said = one.definition.replace("cross entropy", f"of {kind.__name__}.{own[0]}")
+            found[place] = replace(one, definition=said)
+    return found
+
+
 def sentence(test: dict[str, Any]) -> str:
     """The balanced accuracy, and the classes with the lowest and the highest accuracy."""
     shares = test["class_accuracy"]

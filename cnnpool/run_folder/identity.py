@@ -1,5 +1,6 @@
 """The settings that determine a run's result, and how two runs differ in them."""
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -47,6 +48,12 @@ def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         kept[section] = {k: v for k, v in options.items() if effect(f"{section}.{k}") != "nothing"}
     plain: dict[str, Any] = json.loads(json.dumps(as_json(kept)))
     return plain
+
+
+def same_choice(asked: Mapping[str, Any]) -> str:
+    """A short text that the ``asked`` settings of two runs share if they differ at most in their seeds."""
+    own = {k: v for k, v in flat(asked) if k.rpartition(".")[2] != "seed" or k.startswith("probe.")}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -74,6 +74,16 @@ def read(folder: Path) -> Metrics:
     return _read(path, now.st_mtime_ns, now.st_size, now.st_ino)
 
 
+def read_whole(folder: Path, epochs: int) -> Metrics:
+    """The same of a run that finished after ``epochs``; a line that was not written to its end is lost."""
+    found, path = read(folder), folder / METRICS
+    reached = max((record["epoch"] for record in found.records), default=0)
+    if found.problem or reached >= epochs:
+        return found
+    cut = f"is damaged: it ends in epoch {reached} of {epochs}" if path.exists() else "is missing"
+    return Metrics(found.records, f"{path} {cut}")
+
+
 def logged(folder: Path) -> dict[str, str]:
     """The logs beside metrics.jsonl that have the run's history, by name, with the run's own name there."""
     try:

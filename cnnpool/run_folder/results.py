@@ -37,7 +37,7 @@ class Results:
     Args:
         pool, readout, model, data: the chosen names with their options.
         seed: of weights, order and augmentation.
-        run, choice: the run's name, its folder below the output root, and the part shared by all seeds.
+        run, choice: the run's name, its folder below the output root, and the name shared by all seeds.
         stages: the operator of every stage with its options.
         overrides: the command line.
         asked: all settings that determine the result, by which a later call recognises the run.

@@ -11,11 +11,18 @@ class Loader(TBLoader):  # type: ignore[misc]
     def load(self, context: TBContext) -> TBPlugin | None:
         """The plugin; None if there is no local folder."""
         spec = getattr(context.flags, "logdir_spec", "") or ""
-        # name:folder, or a folder alone; --logdir is one folder, whatever its name.
-        named = [part.partition(":")[2] or part for part in spec.split(",") if part and "://" not in part]
-        roots = [context.logdir] if context.logdir and "://" not in context.logdir else named
+        # --logdir is one folder, whatever its name.
+        parts = [("", context.logdir)] if context.logdir else map(_named, spec.split(","))
+        roots = {Path(root).expanduser(): name for name, root in parts if root and "://" not in root}
         if not roots:
             return None
         from cnnpool.tensorboard.plugin import Plugin
 
-        return Plugin([Path(root).expanduser() for root in roots])
+        return Plugin(roots)
+
+
+def _named(part: str) -> tuple[str, str]:
+    """The name, if any, and the folder of a part of ``--logdir_spec``, as TensorBoard reads it."""
+    name, colon, folder = part.partition(":")
+    is_named = colon and not part.startswith("/") and not folder.startswith("//")
+    return (name, folder) if is_named else ("", part)

@@ -40,12 +40,16 @@ Answer = Callable[[Request], Response]
 
 
 class Plugin(TBPlugin):  # type: ignore[misc]
-    """Shows a comparison of the runs below the log folders ``roots``, as :class:`Index` follows them."""
+    """Shows a comparison of the runs below the log folders ``roots``, as :class:`Index` follows them.
+
+    The value of a folder is the name under which TensorBoard's own tabs have its runs, empty without any.
+    """
 
     plugin_name = NAME
 
-    def __init__(self, roots: Sequence[Path]):
-        self.index = Index(roots)
+    def __init__(self, roots: Mapping[Path, str]):
+        self.index = Index([*roots])
+        self._names = dict(zip(self.index.roots, roots.values(), strict=True))
         palettes: Palettes = defaultdict(dict)
         self._view = lru_cache(8)(lambda now, wanted: view(now, wanted, palettes))
         self._body = lru_cache(8)(self._comparison)
@@ -111,7 +115,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         groups, comparison = _groups(found, now, wanted), found.comparison
         if comparison is None:
             return "".join(str(page.blocks_of("html").gallery(*group)) for group in groups)
-        charts = [_charts(row.choice.runs.values(), now.root) for row in comparison.rows]
+        charts = [_charts(row.choice.runs.values(), self._names) for row in comparison.rows]
         shown: dict[str, Any] = {"root": now.root, "seeds": bool(wanted.seeds), "charts": charts}
         return page.filled("compare.jinja", **page.contents(comparison, groups, **shown))
 
@@ -179,10 +183,16 @@ def _groups(found: View, now: Snapshot, wanted: Query) -> list[tuple[str, str, l
     return [("values", "Learning", plots([LEARNING]))] if begun else []
 
 
-def _charts(runs: Iterable[Run], root: Path) -> str:
+def _charts(runs: Iterable[Run], names: Mapping[Path, str]) -> str:
     """The address of TensorBoard's own charts of ``runs``, from that of the page."""
-    names = "|".join(re.escape(below(run.folder, root)) for run in runs)
-    return f"../../../?runFilter={quote(f'^({names})$')}#timeseries"
+    every = [
+        f"{name}/{below(run.folder, root)}" if name else below(run.folder, root)
+        for run in runs
+        for root, name in names.items()
+        if run.folder.is_relative_to(root)
+    ]
+    chosen = "|".join(map(re.escape, every))
+    return f"../../../?runFilter={quote(f'^({chosen})$')}#timeseries"
 
 
 def _html(text: str, status: int = 200, more: Mapping[str, str] | None = None) -> Response:

@@ -1,6 +1,7 @@
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool.fit.record import Record
+from cnnpool.fit.run_state import Run
 
 
 def events(folder):
@@ -21,3 +22,16 @@ def test_a_record_that_goes_on_holds_what_its_checkpoint_counted_once_with_its_t
     again.log_metrics({"train/loss": 3.0}, 2)
     again.close()
     assert events(tmp_path)[:1] == written and [value for *_, value in events(tmp_path)] == [0.0, 3.0]
+
+
+def choice(run, pool="max", seed=0):
+    known = dict.fromkeys(("images", "classifier", "readout", "model", "data", "stages"))
+    asked = {"pool": {"name": pool}, "fit": {"epochs": 1}, "seed": seed}
+    return Run(run=run, pool={"name": pool}, seed=seed, asked=asked, **known).choice
+
+
+def test_runs_in_folders_of_the_users_own_are_of_one_choice_only_if_their_settings_are():
+    assert choice("digits/convnet/max/seed0") == choice("digits/convnet/max/seed1", seed=1)
+    assert choice("digits/convnet/max/seed0") == "digits/convnet/max"
+    first, second = choice("../sw/0"), choice("../sw/3", seed=1)
+    assert first == second and first.startswith("../sw/max-") and choice("../sw/2", "avg") != first

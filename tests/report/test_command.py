@@ -129,6 +129,10 @@ def test_a_damaged_line_of_the_metrics_is_told_and_the_run_compared(two, capsys)
     assert "line 1 of 4 left out" in (two.root / "report" / "report.html").read_text()
     path.write_text(whole)
     assert main([str(two.root)]) == 0 and "is damaged" not in capsys.readouterr().out
+    two.put(pool="max", seed=9, steps=30, epochs=5)
+    assert main([str(two.root)]) == 0
+    said = f"{two.root / 'max' / 'seed9' / 'metrics.jsonl'} is damaged: it ends in epoch 2 of 5"
+    assert capsys.readouterr().out.count(said) == 1
 
 
 def contents(folder):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cnnpool.report.plots.learning_curve import history
-from cnnpool.report.runs import find
+from cnnpool.report.comparison import compare
+from cnnpool.report.plots.learning_curve import history, learning
+from cnnpool.report.runs import Run, find
 
 
 def test_runs_are_found_at_any_depth_and_only_once(shelf):
@@ -103,3 +104,26 @@ def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):
     found = history(find([shelf.root]))
     assert (found.epochs, len(found.each)) == ([1, 2, 3], 2)
     assert found.accuracy[0] == pytest.approx([0.1, math.nan, 0.3], nan_ok=True)
+
+
+def test_curves_are_called_running_only_where_their_runs_are(shelf):
+    lines = [{"step": 10 * e, "epoch": e, "val/accuracy": 0.1 * e} for e in (1, 2)]
+    going = {}
+    for label, states in {"max": ["running", "running"], "avg": ["running", "failed"]}.items():
+        folders = [shelf.root / label / str(place) for place in range(len(states))]
+        for folder in folders:
+            folder.mkdir(parents=True)
+            log(folder, lines)
+        going[label] = list(map(Run, folders, states))
+    [legend] = learning(None, going, ("max", "avg"))[0].legends
+    assert [one.get_text() for one in legend.get_texts()] == ["max (2 running)", "avg (2 not finished)"]
+
+
+def test_lost_metrics_are_named_even_where_no_curve_is_left_of_them(shelf):
+    for seed, pool in enumerate(("max", "avg")):
+        shelf.put(pool=pool, steps=30, epochs=3)
+        lines = [{"step": 10 * e, "epoch": e, "val/accuracy": 0.1 * e} for e in (1, 2, 3)]
+        log(shelf.root / pool / "seed0", lines[: 1 + 2 * seed])
+    caption = learning(compare(find([shelf.root])))[1]
+    path = shelf.root / "max" / "seed0" / "metrics.jsonl"
+    assert f" {path} is damaged: it ends in epoch 1 of 3." in caption and caption.count("is damaged") == 1

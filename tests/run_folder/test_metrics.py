@@ -5,7 +5,7 @@ import pytest
 
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.errors import DamagedError, LostError
-from cnnpool.run_folder.metrics import Metrics, MetricsFile, read
+from cnnpool.run_folder.metrics import Metrics, MetricsFile, read, read_whole
 
 GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
 RECORDS = [{"step": 1, "epoch": 0, "val/accuracy": 0.5}, {"step": 2, "epoch": 1, "train/loss": 0.25}]
@@ -92,3 +92,16 @@ def test_a_file_is_read_again_only_where_it_has_changed(tmp_path, monkeypatch):
     assert read(tmp_path).records == RECORDS * 2
     path.unlink()
     assert read(tmp_path).records == []
+
+
+def test_a_finished_run_whose_metrics_end_early_or_are_gone_is_told(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert read_whole(tmp_path, 1) == Metrics([], f"{path} is missing")
+    path.write_bytes(GOOD)
+    assert read_whole(tmp_path, 1) == Metrics(RECORDS)
+    # Cut in the last line, or between two.
+    for end in (-5, GOOD.index(b"\n") + 1):
+        path.write_bytes(GOOD[:end])
+        said = f"{path} is damaged: it ends in epoch 0 of 1"
+        assert read_whole(tmp_path, 1) == Metrics(RECORDS[:1], said)
+        assert read(tmp_path) == Metrics(RECORDS[:1])

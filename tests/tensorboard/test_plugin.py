@@ -1,18 +1,21 @@
 import csv
 import io
+import os
 import re
 import shutil
 import subprocess
 import sys
 from argparse import Namespace
 from importlib.metadata import entry_points
+from urllib.parse import unquote
 
 import pytest
+from tensorboard.backend.event_processing.data_ingester import _parse_event_files_spec
 from tensorboard.plugins.base_plugin import TBContext
 
 from cnnpool.report import main
 from cnnpool.report.plots import PAINTERS
-from cnnpool.tensorboard.loader import Loader
+from cnnpool.tensorboard.loader import Loader, _named
 
 ACCURACY = "test accuracy (%), mean ± sd"
 
@@ -39,7 +42,21 @@ def test_several_log_folders_are_compared_together(shelf, new_tab, restless):
         shelf.put(f"{study}/max/seed0", pool={"max": "max", "one": "max", "two": "avg"}[study])
     spec = f"first:{shelf.root / 'one'},{shelf.root / 'two'},far:gs://bucket/runs"
     tab = new_tab("", flags=Namespace(logdir_spec=spec))
-    assert tab.plugin.is_active() and tab.page().choices == ["max", "avg"]
+    page = tab.page()
+    assert tab.plugin.is_active() and page.choices == ["max", "avg"]
+    # By the names that TensorBoard gives to the runs of each folder.
+    links = [one["href"] for one in page.soup.select("a") if "runFilter" in one["href"]]
+    names = [unquote(link).partition("runFilter=^(")[2].partition(")$")[0] for link in links]
+    assert [name.replace("\\", "") for name in names] == ["first/max/seed0", "max/seed0"]
+
+
+@pytest.mark.parametrize("part", ["{}", "a:{}", "/x:y/{}", "a:b:{}", ":{}", "gs://x", "a:gs://x"])
+def test_a_part_of_the_log_folders_is_read_as_tensorboard_does(part, tmp_path):
+    part = part.format(tmp_path)
+    [(folder, name)] = _parse_event_files_spec(part).items()
+    found = _named(part)
+    assert found[0] == (name or "")
+    assert "://" in part or os.path.realpath(found[1]) == folder
 
 
 def test_every_route_answers_through_tensorboard_without_a_warning(shelf, tab, caplog):

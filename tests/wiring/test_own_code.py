@@ -102,6 +102,8 @@ def test_a_classifier_of_ones_own_trains_is_recorded_and_needed(in_a_folder):
     rows = (in_a_folder / "csv" / "metrics.csv").read_text()
     assert "val/f1" in rows and "0.125" in rows
     assert record["quantities"]["test.f1"]["better"] == "higher"
+    said = {key: record["quantities"][f"{key}.loss"]["definition"] for key in ("train", "val", "test")}
+    assert all(one.startswith("Mean of Focal.loss, the ") for one in said.values())
     with pytest.raises(Exception, match="classifier: Focal -> none"):
         cnnpool.train(QUICK, SMALL)
     cnnpool.train(QUICK, SMALL, classifier=Focal, callbacks=[Seen()], seed=1)
@@ -128,6 +130,10 @@ def test_a_training_step_of_ones_own_is_resumed_exactly(in_a_folder, monkeypatch
     first, second = (content["state_dict"] for content in weights)
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert whole.train == again.train and vars(whole.train).keys() == {"loss"}
+    record = json.loads(Path(f"whole/{whole.run}/results.json").read_text())
+    said = {key: record["quantities"][f"{key}.loss"]["definition"] for key in ("train", "val")}
+    assert said["train"].startswith("Mean of Bare.training_step, the training images")
+    assert said["val"] == "Mean cross entropy, the validation images."
 
 
 def test_a_network_an_operator_and_images_of_ones_own(in_a_folder):

@@ -40,13 +40,19 @@ def history(runs: Sequence[Run], tag: str = "") -> History:
     if others := logged(runs):
         series = [dict(zip(*run.series[tag], strict=True)) for run in others if tag in run.series]
         return History(*_together(series), labels=("step", tag), scale=1)
-    every = [metrics.read(run.folder) for run in runs]
+    every = list(map(_metrics, runs))
     # The last validation accuracy of each epoch.
     found = [
         {line["epoch"]: float(line[ACCURACY]) for line in one.records if ACCURACY in line} for one in every
     ]
     epochs, band, accuracies = _together(list(filter(None, found)))
     return History(epochs, np.clip(band, 0, 1), accuracies, [one.problem for one in every if one.problem])
+
+
+def _metrics(run: Run) -> metrics.Metrics:
+    # A model that was only examined took no steps, and no metrics.
+    whole = run.found and run.found.steps and run.found.epochs
+    return metrics.read_whole(run.folder, whole) if whole else metrics.read(run.folder)
 
 
 def _together(
@@ -80,6 +86,7 @@ def learning(
     done = histories(comparison) if comparison else {}
     more = [label for label in going or {} if label not in done][: MOST - len(done)]
     running = {label: history(runs) for label, runs in (going or {}).items() if label in (*done, *more)}
+    lost = "".join(f" {problem}." for one in (*done.values(), *running.values()) for problem in one.problems)
     # A single point is not a curve.
     done, running = (
         {label: one for label, one in some.items() if len(one.epochs) > 1} for some in (done, running)
@@ -99,7 +106,8 @@ def learning(
             panels.with_band(axes, one.epochs, scale * band, style, name)
     for label, one in running.items():
         # Dots of the width of a seed's line are lost on a dark page.
-        _lines(axes, one, looks[label].colour, ":", f"{label} ({len(one.each)} running)", width=2)
+        state = "running" if all(run.state == "running" for run in (going or {})[label]) else "not finished"
+        _lines(axes, one, looks[label].colour, ":", f"{label} ({len(one.each)} {state})", width=2)
     whole = all(float(at).is_integer() for one in every for at in one.epochs)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=whole))
     axes.set(xlabel=x_label, ylabel=y_label)
@@ -107,7 +115,6 @@ def learning(
     what = "Validation accuracy" if scale == 100 else y_label
     mean = f"mean over seeds{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
     dotted = " Dotted: runs that are not finished." * bool(running)
-    lost = "".join(f" {problem}." for one in every for problem in one.problems)
     rest = f"{dotted}{lost}{of_all(comparison) if comparison else ''}"
     return figure, f"{what} per {x_label}: {'a line per seed' if seeds else mean}.{rest}"
 
