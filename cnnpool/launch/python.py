@@ -20,6 +20,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.utils import JobRuntime
 from hydra.version import VersionBase
 from torch import nn
 
@@ -283,8 +284,9 @@ def _hydra_apart() -> Iterator[None]:
 
     Ours must not remain: Lightning would add its options to the command that it starts for further devices.
     """
-    hydra, config, version = GlobalHydra.instance(), HydraConfig.instance().cfg, VersionBase.instance()
-    base, running = version.version_base, hydra.hydra
+    hydra, version, job = GlobalHydra.instance(), VersionBase.instance(), JobRuntime()
+    running, base, name = hydra.hydra, version.version_base, job.get("name")
+    config = HydraConfig.instance().cfg
     hydra.clear()
     show_to_resolvers(None)
     try:
@@ -292,6 +294,7 @@ def _hydra_apart() -> Iterator[None]:
     finally:
         GlobalHydra.set_instance(hydra)
         hydra.hydra, version.version_base = running, base
+        job.set("name", name)
         show_to_resolvers(cast(Any, config))
 
 

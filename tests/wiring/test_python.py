@@ -14,6 +14,7 @@ import torch
 from hydra import initialize
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobRuntime
 from hydra.version import getbase
 from lightning.pytorch.callbacks import BasePredictionWriter, EarlyStopping
 from PIL import Image
@@ -193,7 +194,7 @@ def test_a_seed_is_given_in_any_form_and_each_thread_draws_by_its_own():
 
 
 def test_a_script_under_hydra_keeps_its_own():
-    with initialize(config_path=None, version_base="1.2"):
+    with initialize(config_path=None, job_name="mine", version_base="1.2"):
         hydra, config, version = GlobalHydra.instance(), HydraConfig.instance(), getbase()
         mine, config.cfg = hydra.hydra, object()
         before = config.cfg
@@ -203,6 +204,7 @@ def test_a_script_under_hydra_keeps_its_own():
                 cnnpool.classifier(*QUICK, "fit.lr=-1")
             assert GlobalHydra.instance() is hydra and hydra.hydra is mine
             assert HydraConfig.instance().cfg is before and getbase() == version
+            assert JobRuntime().get("name") == "mine"
         finally:
             config.cfg = None
     cnnpool.classifier(*QUICK)
