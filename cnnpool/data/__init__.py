@@ -60,9 +60,11 @@ def from_tensors(
         classes: names of the classes; by default their numbers.
 
     Raises:
-        ValueError: if images are not uint8 (N, C, H, W), or labels do not fit them.
+        ValueError: if there are none, they are not uint8 (N, C, H, W), or labels do not fit them.
     """
     parts = {"train": train, "test": test} | ({"val": val} if val else {})
+    for name, part in parts.items():
+        _check_tensors(name, *part)
     splits: dict[str, Any] = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 
@@ -71,6 +73,16 @@ def from_tensors(
             return Raw(names, **splits)
 
     return Tensors
+
+
+def _check_tensors(name: str, images: Any, labels: Any) -> None:
+    if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
+        kinds = f"{type(images).__name__} and {type(labels).__name__}"
+        raise ValueError(f"{name} must be two tensors, got {kinds}: convert them by torch.as_tensor")
+    if labels.is_floating_point() or labels.is_complex():
+        raise ValueError(f"{name}: the classes must be integers, got {labels.dtype}: convert them by long()")
+    if not len(images):
+        raise ValueError(f"{name} has no images: give at least one")
 
 
 __all__ = [

@@ -133,6 +133,7 @@ def assemble(name: str, source: Source, *, seed: int, samples: int | None = None
     else:
         raw = source.read()
     _check(name, raw)
+    _check_colours(raw, source)
     labels = raw.train.labels
     val_size = _cut_size(raw, source)
     order = stratified(labels, seed=seed)
@@ -206,6 +207,15 @@ def _check(name: str, raw: Raw) -> None:
             raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
         if raw.train.shape != split.shape:
             raise DataError(f"{name}: train images are {raw.train.shape}, {part} images {split.shape}")
+
+
+def _check_colours(raw: Raw, source: Source) -> None:
+    for key in ("auto_augment", "color_jitter"):
+        if getattr(source, key) and raw.train.shape[0] not in (1, 3):
+            raise ValueError(
+                f"data.{key}={getattr(source, key)} changes images of 1 or 3 channels, and these have "
+                f"{raw.train.shape[0]}: leave it out"
+            )
 
 
 def tell(dataset: Dataset) -> None:

@@ -236,10 +236,10 @@ def stamp(head: str, stamps: Iterable[bytes]) -> str:
 
 
 def stamps_of(root: Path, paths: Iterable[str]) -> list[bytes]:
-    """Digest of every file's name below ``root``, size, modification time and permissions."""
-    found = []
+    """Digest of every file's name as seen from ``root``, size, modification time and permissions."""
+    found, below = [], os.path.join(root, "")
     for path in paths:
-        name = os.fsencode(path)[len(os.fsencode(root)) :]
+        name = os.fsencode(path[len(str(root)) :] if path.startswith(below) else os.path.relpath(path, root))
         try:
             status = os.stat(path)
             facts = (status.st_size, status.st_mtime_ns, status.st_mode)

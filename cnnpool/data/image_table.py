@@ -77,13 +77,10 @@ class ImageTable(ImageSource):
                 head = file.readline()
                 file.seek(0)
                 lines = csv.DictReader(file, delimiter=max(",;\t", key=head.count))
-                image, label = (
-                    self._column(table, option, lines.fieldnames or ()) for option in ("image", "label")
-                )
-                if self.split is not None:
-                    self._column(table, "split", lines.fieldnames or ())
+                options = ["image", "label"] + ["split"] * (self.split is not None)
+                columns = [self._column(table, option, lines.fieldnames or ()) for option in options]
                 for values in lines:
-                    yield self._row(table, lines.line_num, values, image, label)
+                    yield self._row(table, lines.line_num, values, *columns)
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{table} is no table of text in UTF-8 ({error}): save it as CSV") from error
         except OSError as error:
@@ -94,7 +91,8 @@ class ImageTable(ImageSource):
     def _column(self, table: Path, option: str, columns: Sequence[str]) -> str:
         asked = getattr(self, option)
         likely = [asked] if asked is not None else [*COLUMNS[option]]
-        found = [column for column in columns if column.lower() in likely or column == asked]
+        found = [column for column in columns if column == asked]
+        found = found or [column for column in columns if column.lower() in likely]
         if len(found) != 1:
             known = ", ".join(found or columns)
             raise ValueError(
@@ -103,7 +101,15 @@ class ImageTable(ImageSource):
             )
         return found[0]
 
-    def _row(self, table: Path, line: int, values: dict[str, str | None], image: str, label: str) -> Row:
+    def _row(
+        self,
+        table: Path,
+        line: int,
+        values: dict[str, str | None],
+        image: str,
+        label: str,
+        split: str | None = None,
+    ) -> Row:
         place = f"{table} line {line}"
         file, name = ((values[column] or "").strip() for column in (image, label))
         for column, value in ((image, file), (label, name)):
@@ -120,10 +126,10 @@ class ImageTable(ImageSource):
             raise DataError(
                 f"{place}: {file!r} is no picture that is read ({suffix}): save it as JPEG or PNG"
             )
-        said = (values[self.split] or "").strip() if self.split else "train"
+        said = (values[split] or "").strip() if split is not None else "train"
         part = next((part for part, names in NAMES.items() if said.lower() in names), "")
         if not part:
-            raise DataError(f"{place}: {self.split} is {said!r}, not train, val or test: correct it")
+            raise DataError(f"{place}: {split} is {said!r}, not train, val or test: correct it")
         return Row(line, path, name, part)
 
 

@@ -138,14 +138,17 @@ class Torchvision(ImageSource):
 
     def origin(self) -> Origin:
         root = Path(self.root).expanduser().absolute()
-        folder = cache_folder(root) / f"torchvision-{self._title}"
-        is_known = folder.exists() and any((root / name).exists() for name in self._set.files)
+        own = f"torchvision-{self._title}"
+        is_known = (cache_folder(root) / own).exists() and any(
+            (root / name).exists() for name in self._set.files
+        )
         # Files that torchvision has yet to download or unpack would change the key.
         parts = None if is_known else self._parts(root)
         head = f"2 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
         return Origin(
             root,
-            folder,
+            # Asked only now: a download makes the root.
+            cache_folder(root) / own,
             stamp(head, stamps_of(root, _files(root, self._set.files))),
             lambda: self._listed(parts or self._parts(root)),
             "test" in self._set.parts,

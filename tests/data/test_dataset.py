@@ -148,11 +148,27 @@ def test_options_out_of_range_are_refused():
         ({"random_resized_crop": (0.5, 0.2)}, r"must be \[smallest, largest\] .*, got \[0.5, 0.2\]"),
         ({"crop": 4}, "data.crop must be at least 0 and less than 4, got 4"),
         ({"shift": 4}, "data.shift must be at least 0 and less than 4, got 4"),
+        ({"color_jitter": 0.4}, "data.color_jitter=0.4 changes images of 1 or 3 channels, and these have 2"),
+        ({"auto_augment": "trivialaugment"}, "data.auto_augment=trivialaugment changes .*, .* have 2: leave"),
     ):
         with pytest.raises(ValueError, match=message):
             build(**options).train_loader()
     with pytest.raises(ValueError, match="2 training images are too few for 3 x 1 micro-batches"):
         build(limit=2, batch_size=3).train_loader(shard=(0, 3))
+
+
+def test_tensors_of_ones_own_that_do_not_fit_are_refused():
+    images, labels = torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 2
+    for train, message in (
+        ((images, labels + 0.7), "train: the classes must be integers, got torch.float32"),
+        ((images[:0], labels[:0]), "train has no images: give at least one"),
+        ((images.numpy(), labels.numpy()), "train must be two tensors, got ndarray and ndarray: convert"),
+        ((images, labels[:3]), "6 images need as many int64 labels"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.from_tensors(train, (images, labels))
+    with pytest.raises(ValueError, match="val: the classes must be integers"):
+        data.from_tensors((images, labels), (images, labels), (images, labels.double()))
 
 
 def test_inconsistent_data_is_refused(monkeypatch):

@@ -1,5 +1,7 @@
 """Images whose classes stand in a table."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image, features
@@ -45,6 +47,26 @@ def test_columns_are_found_by_their_usual_names_or_named(root):
     assert named.sha256 == raw.sha256
     odd = read(root, *ROWS, head="foto,was,wohin", image="foto", label="was", split="wohin")
     assert odd.sha256 == raw.sha256
+    assert read(root, *ROWS, head="file,class,Split", split="split").sha256 == raw.sha256
+    rows = [row.replace(",", ",none,", 1) for row in ROWS]
+    both = read(root, *rows, head="file,Class,class,part", label="class", split="part")
+    assert both.sha256 == raw.sha256
+
+
+def test_files_outside_the_root_are_told_apart_by_their_whole_names(root):
+    labels = root / "labels"
+    labels.mkdir()
+    for place, grey in (("v1", 60), ("v2", 160), ("labels", 20)):
+        (root / place).mkdir(exist_ok=True)
+        for number in range(8):
+            path = root / place / f"{number}.bmp"
+            Image.fromarray(np.full((8, 8), grey + number, np.uint8)).save(path)
+            os.utime(path, (10**9, 10**9))
+    for place, grey in (("../v1/", 60), ("../v2/", 160), ("", 20), (f"{root}/v1/", 60)):
+        rows = [f"{place}{row.replace('png', 'bmp')}" for row in ROWS]
+        (labels / "labels.csv").write_text("\n".join(["file,class,part", *rows]))
+        raw = ImageTable(root=str(labels), split="part", channels=1).read()
+        assert raw.train.images.min() == grey
 
 
 MISTAKES = {

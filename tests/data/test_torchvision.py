@@ -117,6 +117,7 @@ def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch)
         read(root, "SVHN")
     assert not calls
     dataset = Torchvision(root=str(root), dataset="SVHN")
+    assert dataset.origin().folder.parent == root / ".cnnpool-cache"
     assert len(dataset.read().train) == 40 and calls == ["train", "test"]
     assert len(dataset.read().train) == 40 and calls == ["train", "test"]
 
