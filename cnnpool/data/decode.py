@@ -144,7 +144,9 @@ def decode(picture: Picture, size: Size, channels: int, white: int | None = None
         orientation, full, scale = 1, image.size, 1.0
         if isinstance(image, JpegImageFile):
             orientation = _orientation(image)
-            drafted = image.draft(None, _wanted(_as_stored(size, orientation)))
+            # An image of the caller's keeps its size.
+            own = picture is not image
+            drafted = image.draft(None, _wanted(_as_stored(size, orientation))) if own else None
             scale = full[0] / drafted[1][2] if drafted else 1.0
             image.load()
         else:

@@ -38,7 +38,8 @@ def single_image(image: Picture, data: Mapping[str, Any]) -> Tensor:
     from torchvision.transforms.v2 import functional as transforms
 
     want = list(data.get("whole", data["size"]))
-    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim in (2, 3) and image.size:
+    of_file = data["in_channels"] in (1, 3)
+    if of_file and isinstance(image, np.ndarray) and _is_picture(image):
         # As from its file.
         image = _pil(image)
     values = _values(image) if isinstance(image, np.ndarray | Tensor) else _decoded(image, want, data)
@@ -46,12 +47,16 @@ def single_image(image: Picture, data: Mapping[str, Any]) -> Tensor:
     if channels != data["in_channels"]:
         raise ValueError(f"the image has {channels} channels, and the network takes {data['in_channels']}")
     if have != want:
-        scale = max(side / own for side, own in zip(want, have, strict=True))
-        nearest = [max(side, round(own * scale)) for side, own in zip(want, have, strict=True)]
-        values = transforms.center_crop(transforms.resize(values, nearest, antialias=True), want)
+        # As from a file of each channel, in 8 bits.
+        planes, grey = (255 * values).round().to(torch.uint8).numpy(), {**data, "in_channels": 1}
+        values = torch.cat([_decoded(_pil(plane), want, grey) for plane in planes])
     values = centre(values[None], tuple(data["size"]))[0]
     normalised: Tensor = transforms.normalize(values, data["mean"], data["std"])
     return normalised
+
+
+def _is_picture(pixels: np.ndarray) -> bool:
+    return pixels.dtype == np.uint8 and pixels.ndim in (2, 3) and pixels.size > 0
 
 
 def _pil(pixels: np.ndarray) -> Image.Image:
