@@ -4,7 +4,7 @@ import math
 from typing import Annotated, Any, Literal, Unpack
 
 import torch
-from annotated_types import Gt
+from annotated_types import Ge, Gt, Lt
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
@@ -19,6 +19,8 @@ from cnnpool.pool.window import IntPair, wide, window_on
 
 Power = Annotated[float, Gt(0)]
 """The power p; infinity gives the maximum."""
+LEAST = 0.01  # Power of gem: in float32 smaller ones make its root inexact
+GemPower = Annotated[float, Ge(LEAST), Lt(math.inf)]
 Form = Literal["sum", "mean"]
 
 
@@ -175,7 +177,7 @@ def gem_pool2d(
     """The generalised mean of every window, (mean max(x_i, eps)^p)^(1/p) (Radenović 2018, arXiv:1711.02512).
 
     Args:
-        p: power, > 0, or a tensor that fits (C, 1, 1).
+        p: power, >= 0.01, or a tensor that fits (C, 1, 1).
         eps: floor of x, > 0. Below it a cell has no gradient, and a window entirely below gives eps.
 
     Example:
@@ -185,8 +187,8 @@ def gem_pool2d(
     """
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
-    if not isinstance(p, Tensor) and not p > 0:
-        raise ValueError(f"p must be above 0, got {p}")
+    if not isinstance(p, Tensor) and not p >= LEAST:
+        raise ValueError(f"p must be at least {LEAST}, got {p}: the root of smaller powers is inexact")
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     return evaluate(power_mean, x, p, Mean(FLOORED, window, eps))
 
@@ -201,7 +203,7 @@ class GemPool2d(WindowPool2d):
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
-        p: power, > 0, or where it starts when learnable.
+        p: power, >= 0.01, or where it starts when learnable.
         eps: floor of x, > 0.
     """
 
@@ -219,7 +221,7 @@ class GemPool2d(WindowPool2d):
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,
-        p: AboveZero = 3.0,
+        p: GemPower = 3.0,
         learnable: bool = True,
         per: Per = "layer",
         eps: AboveZero = 1e-6,

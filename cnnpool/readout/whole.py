@@ -157,11 +157,8 @@ class GlobalGeM2d(Readout):
     def forward(self, x: Tensor) -> Tensor:
         check_maps(self, x)
         logs = wide(x).clamp(min=self.eps).log()
-        p = self.p(logs)
         # Through logarithms, since torch's pow with a learnt exponent takes more than twice as long.
-        mean = (p * logs).logsumexp((2, 3), keepdim=True) - log_of(x.shape[-2] * x.shape[-1], logs)
-        result: Tensor = (mean / p).exp().flatten(1).to(x.dtype)
-        return result
+        return smooth_maximum(logs, self.p(logs)).exp().flatten(1).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}"
@@ -207,10 +204,18 @@ class GlobalLogSumExpPool2d(Readout):
     def forward(self, x: Tensor) -> Tensor:
         check_maps(self, x)
         exact = wide(x)
-        r = self.r(exact)
-        # Before the product with r, which may overflow.
-        top = exact.detach().amax((2, 3), keepdim=True)
-        top = torch.where(top.isfinite(), top, 0)
-        total = (r * (exact - top)).logsumexp((2, 3), keepdim=True)
-        mean: Tensor = (total - log_of(x.shape[-2] * x.shape[-1], exact)) / r + top
-        return mean.flatten(1).to(x.dtype)
+        return smooth_maximum(exact, self.r(exact)).flatten(1).to(x.dtype)
+
+
+def smooth_maximum(x: Tensor, r: float | Tensor) -> Tensor:
+    """log(mean exp(r x))/r over all positions, (N, C, 1, 1)."""
+    # Before the product with r, which may overflow.
+    top = x.detach().amax((2, 3), keepdim=True)
+    top = torch.where(top.isfinite(), top, 0)
+    scaled = r * (x - top)
+    mean = scaled.logsumexp((2, 3), keepdim=True) - log_of(x.shape[-2] * x.shape[-1], x)
+    # The logarithm of a mean near 1 cancels.
+    excess = scaled.expm1().mean((2, 3), keepdim=True)
+    is_near = excess.abs() < 0.5
+    mean = torch.where(is_near, torch.where(is_near, excess, 0).log1p(), mean)
+    return mean / r + top

@@ -163,6 +163,20 @@ def test_logsumexp_limits_are_average_and_maximum():
     assert_close(maximum, x.amax((2, 3)), rtol=0, atol=1.001 * math.log(35) / 1e4)
 
 
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize("small", [1e-4, 1e-6, 1e-8])
+def test_the_smallest_r_and_p_give_arithmetic_and_geometric_means_in_float32(small, learnable):
+    x = torch.rand(2, 3, *SIZE, requires_grad=True)
+    y = readouts.GlobalLogSumExpPool2d(3, SIZE, r=small, learnable=learnable)(x)
+    assert_close(y, x.mean((2, 3)), rtol=2 * small + 1e-6, atol=0)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert_close(grad, torch.full_like(x, 1 / 35), rtol=2 * small + 1e-6, atol=0)
+    y = readouts.GlobalGeM2d(3, SIZE, p=small, learnable=learnable)(x)
+    assert_close(y, x.log().mean((2, 3)).exp(), rtol=10 * small + 1e-6, atol=0)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert_close(grad, y[..., None, None] / (35 * x), rtol=100 * small + 1e-5, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_logsumexp_of_large_activations_does_not_overflow(dtype):
     x = torch.full((1, 2, *SIZE), 6e4, dtype=dtype)
