@@ -279,8 +279,14 @@ def over_drawn(model: nn.Module, images: Tensor, labels: Tensor, preset: Preset,
 
 
 def interval(shares: Tensor) -> tuple[float, float]:
-    """The 95 % interval of the mean of (N,) shares, normal approximation, within 0..1."""
+    """The 95 % interval of the mean of (N,) shares, within 0..1: normal approximation.
+
+    Where all are 0, or all are 1, that of Clopper and Pearson, since there the normal one has no width.
+    """
     mean = shares.mean().item()
+    if len(shares) > 1 and (shares == mean).all() and mean in (0, 1):
+        margin = 1 - 0.025 ** (1 / len(shares))
+        return (0.0, margin) if mean == 0 else (1 - margin, 1.0)
     half = NORMAL_95 * shares.std().item() / math.sqrt(len(shares)) if len(shares) > 1 else math.inf
     return max(mean - half, 0.0), min(mean + half, 1.0)
 

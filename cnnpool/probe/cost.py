@@ -106,7 +106,8 @@ class Cost(Probe):
         timed = batch.first(min(self.timed_samples, at_once(batch.images, kept=False))).images
         images, labels, *_ = batch.first(min(self.samples, at_once(batch.images, kept=True)))
         fewer = {}
-        if len(images) < min(self.samples, len(batch.images)):
+        asked = sum(min(most, len(batch.images)) for most in (self.samples, self.timed_samples))
+        if len(images) + len(timed) < asked:
             fewer = {"samples": len(images), "timed_samples": len(timed)}
             log.info("cost: images this large: bytes over %d of them, times over %d", *fewer.values())
         return {

@@ -171,8 +171,9 @@ class Diagonal(Probe):
         start = -(self.steps // 2)
         places = range(start, start + self.steps + 1)
         moved = (logits(model, shift(images, d, d, circular=False, fill=black)) for d in places)
+        border = "zeros" if black is None else "black"
         found = jumps(torch.stack([each.double().softmax(1) for each in moved]))
-        return {**found, "steps": self.steps, **circumstances(model, images, "black")}
+        return {**found, "steps": self.steps, **circumstances(model, images, border)}
 
 
 def jumps(confidences: Tensor) -> dict[str, float]:

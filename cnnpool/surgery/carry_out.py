@@ -129,11 +129,22 @@ def installed(model: nn.Module, plan: Plan, example: Tensor, images: Tensor | No
     install(model, plan)
     try:
         if images is not None:
-            measure_statistics(model, in_batches(images))
+            _recalibrate(model, images)
         return cost(model, example)
     except BaseException:
         install(model, {after: before for before, after in plan.items()})
         raise
+
+
+def _recalibrate(model: nn.Module, images: Tensor) -> None:
+    batches = in_batches(images)
+    try:
+        measure_statistics(model, batches)
+    except RuntimeError as error:
+        raise ValueError(
+            f"recalibrate: the model does not run on images {tuple(images.shape)} of {images.dtype}: "
+            f"{line_of(error)}"
+        ) from error
 
 
 def verify(edits: Sequence[Edit], plan: Plan, seen: Sequence[Target]) -> None:

@@ -29,7 +29,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
             "recalibrate: the network has no batch normalisation whose statistics could be measured anew; "
             "leave it out"
         )
-    device = next(model.parameters()).device
+    device = next(one.device for one in (*model.parameters(), *model.buffers()))
     modes = [(module, module.training) for module in model.modules()]
     momenta = [(norm, norm.momentum) for norm in norms]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from cnnpool import pool
@@ -73,7 +74,12 @@ def test_the_interval_covers_the_choice_of_images():
     shares = torch.tensor([1.0, 0.5, 0.75, 0.25], dtype=torch.float64)
     half = 1.959964 * shares.numpy().std(ddof=1) / 2
     assert interval(shares) == pytest.approx((max(0.625 - half, 0), min(0.625 + half, 1)))
-    assert interval(torch.ones(5)) == (1.0, 1.0) and interval(torch.tensor([0.5])) == (0.0, 1.0)
+    assert interval(torch.tensor([0.5])) == interval(torch.ones(1)) == (0.0, 1.0)
+    for images in (2, 4, 512):
+        exact = stats.binomtest(images, images).proportion_ci(0.95, "exact")
+        assert interval(torch.ones(images).double()) == pytest.approx(tuple(exact))
+        assert interval(torch.zeros(images).double()) == pytest.approx((0.0, 1 - exact.low))
+    assert interval(torch.full((4,), 0.5)) == (0.5, 0.5)
 
 
 def test_answers_are_those_of_images_shifted_one_by_one(net, batch):

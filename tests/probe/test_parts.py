@@ -75,6 +75,9 @@ def test_the_cost_of_large_images_is_taken_over_fewer_and_says_so(net, batch, mo
     assert (found["samples"], found["timed_samples"]) == (2, 6) and "samples" not in whole
     assert "bytes over 2 of them, times over 6" in caplog.text
     assert found["saved_bytes"] == pytest.approx(whole["saved_bytes"], rel=0.05)
+    monkeypatch.setattr("cnnpool.probe.shift.FORWARD", 300)
+    found = build("cost", samples=1, timed_samples=6, repeats=1).measure(cnn, cnn.stages, *batch())
+    assert (found["samples"], found["timed_samples"]) == (1, 2)
 
 
 def test_the_mean_over_a_single_part_keeps_its_bits():

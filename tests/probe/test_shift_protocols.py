@@ -62,7 +62,9 @@ def test_the_diagonal_runs_over_eight_steps_around_the_centre_on_black():
     result = Diagonal().measure(Pixel(2, 2), {}, x, torch.zeros(1).long(), black)
     # Shifts -4..4: black from +3 on, a single change in eight steps.
     assert result["top1_change"] == 1 / 8
-    assert result["steps"] == 8
+    assert (result["steps"], result["border"]) == (8, "black")
+    # Unknown black is none: zeros enter.
+    assert Diagonal().measure(Pixel(2, 2), {}, x, torch.zeros(1).long())["border"] == "zeros"
     assert Diagonal().measure(Pixel(4, 4), {}, x, torch.zeros(1).long(), black)["top1_change"] == 0.0
 
 
