@@ -94,14 +94,18 @@ class ImageSource(Source):
     def origin(self) -> Origin:
         """Locate the images; a DataError if they are missing."""
 
+    def kept(self, origin: Origin) -> Path:
+        """The file of the decoded images."""
+        channels = "auto" if self.channels is None else self.channels
+        return origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
+
     def read(self, samples: int | None = None) -> Raw:
         """All images, or where files are listed by class ``samples`` of the training and of the test images.
 
         They are those that a stratified choice from all would take, and nothing else is decoded.
         """
         origin = self.origin()
-        channels = "auto" if self.channels is None else self.channels
-        path = origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
+        path = self.kept(origin)
         if samples is not None and (few := self._few(origin, samples)):
             origin, raw = few, self._decode(few, None)
         else:

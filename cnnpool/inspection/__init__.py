@@ -45,7 +45,8 @@ def parser() -> Parser:
     settings = "a setting of the data, as data.skip_unreadable=true; those of cnnpool train data=NAME --help"
     add("settings", nargs="*", metavar="data.KEY=VALUE", help=settings)
     add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
-    add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
+    where = "folder of the data (default: the run's for its own data, else $CNNPOOL_DATA or data)"
+    add("--root", metavar="DIR", help=where)
     fetch = "download missing data (default: only those named by --data, not a run's)"
     add("--download", action=argparse.BooleanOptionalAction, help=fetch)
     add("--size", type=int, metavar="PX", help="resize the images to PX x PX pixels")

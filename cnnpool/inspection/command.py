@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from cnnpool import probe, registry
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
-from cnnpool.inspection.images import batch, draw, read_data
+from cnnpool.inspection.images import batch, caution, draw, read_data
 from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
 from cnnpool.probe import PROBES, Batch, Probe, declared
@@ -68,12 +68,13 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
     download = args.data is not None if args.download is None else args.download
     settings = dict(map(_setting, args.settings))
     dataset = read_data(subject, args.data, args.root, download, args.size, settings, args.samples)
+    warned = caution(subject, dataset, args.samples, args.root, settings)
     built = subject.build(dataset)
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=args.samples, size=args.size)
     outputs_of(built.model, images.images[:2])
-    images, labels = with_labels(built.model, images, dataset)
-    examination = Examination(args, subject, built, dataset, images, labels, probes)
+    images, labels = with_labels(built.model, images, dataset, subject.trained)
+    examination = Examination(args, subject, built, dataset, images, labels, warned, probes)
     width = shutil.get_terminal_size((160, 24)).columns
     if args.swap is None:
         if args.swap_set or args.where:
@@ -136,6 +137,7 @@ class Examination:
     """A model, its images and the probes.
 
     ``labels`` says why the labels are the built model's predictions; empty if they are the data set's.
+    ``caution`` says how the images differ from those of the run, if they do.
     """
 
     args: argparse.Namespace
@@ -144,6 +146,7 @@ class Examination:
     dataset: Dataset
     images: Batch
     labels: str
+    caution: str
     probes: Mapping[str, Probe]
 
     def of(
@@ -220,6 +223,7 @@ class Examination:
                 "weights": weights,
                 "untrained": self.built.untrained,
                 "images": images,
+                "caution": self.caution,
                 "swapped": ", ".join(change.name for change in changes),
                 **more,
             },
@@ -231,15 +235,24 @@ def share_of_same_answers(first: nn.Module, second: nn.Module, images: Tensor) -
     return (logits(first, images).argmax(1) == logits(second, images).argmax(1)).double().mean().item()
 
 
-def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:
+def with_labels(model: nn.Module, batch: Batch, dataset: Dataset, run: Results | None) -> tuple[Batch, str]:
     """The batch with labels that the model can predict, and the reason if they are not the data set's.
 
-    A model for other classes is compared with its own predictions, those before a swap for both sides.
+    The classes of a ``run`` are found by their names. A model for other classes is compared with its own
+    predictions, those before a swap for both sides.
     """
-    outputs = outputs_of(model, batch.images[:2]).shape[1]
-    if outputs == dataset.num_classes:
+    outputs, names = outputs_of(model, batch.images[:2]).shape[1], list(dataset.classes)
+    known = ((run and run.images) or {}).get("classes", names)
+    unknown = [printable(name) for name in names if name not in known]
+    if outputs != dataset.num_classes:
+        why = f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
+    elif unknown:
+        why = f"the run has no class {', '.join(unknown[:3])}{', ...' * (len(unknown) > 3)}"
+    elif known == names:
         return batch, ""
-    why = f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
+    else:
+        places = torch.tensor([known.index(name) for name in names])
+        return batch._replace(labels=places[batch.labels]), ""
     return batch._replace(labels=outputs_of(model, batch.images).argmax(1)), why
 
 

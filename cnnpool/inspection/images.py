@@ -1,6 +1,8 @@
 """Test images in the form that the examined model takes, and pictures of the measurements."""
 
+import dataclasses
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from cnnpool import data
-from cnnpool.data import Dataset
+from cnnpool.data import DataError, Dataset
 from cnnpool.data.augment import centre
+from cnnpool.data.dataset import digest
 from cnnpool.data.draws import stratified
+from cnnpool.data.image_source import ImageSource
 from cnnpool.inspection.subject import Subject
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
@@ -23,6 +27,10 @@ from cnnpool.run_folder.results import Results
 SAMPLES = 2048
 OPTIONS = {"data.size=": "--size ", "set data.download=true": "give --download", "data.root=": "--root "}
 """Settings in messages about data -> the corresponding arguments of ``cnnpool probe``."""
+SAME_PARTS = ("size", "resize", "channels", "limit", "limit_seed", "val_size")
+"""Settings that change the data's identity, but not which images are the test images."""
+NAMING = {"root", "path", "table", "dataset"}
+"""Settings that name other images."""
 SHOWN = 6
 """Number of images in a picture of gradients."""
 
@@ -43,7 +51,7 @@ def read_data(
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
     options: dict[str, Any] = dict(trained) if trained and same else {"name": name or "digits"}
-    if root is not None or not trained:
+    if root is not None or not (trained and same):
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
     options |= {"download": download, **settings}
     wanted = size or subject.size
@@ -61,6 +69,44 @@ def read_data(
         for key, option in OPTIONS.items():
             message = message.replace(key, option)
         raise ValueError(message) from error
+
+
+def caution(
+    subject: Subject, dataset: Dataset, samples: int | None, root: str | None, settings: Mapping[str, Any]
+) -> str:
+    """Whether a run is tested on other images than its own, in words; empty if not, or if that is unknown.
+
+    A ValueError if it may have been trained on them, though nobody named other images.
+    """
+    run, source = subject.trained, dataset.source
+    if run is None or run.data_sha256 is None or dataset.name != run.data["name"]:
+        return ""
+    # Published images are checked as they are read.
+    if not isinstance(source, ImageSource):
+        return ""
+    origin = source.origin()
+    own = dataclasses.replace(source, **{key: run.data[key] for key in SAME_PARTS if key in run.data})
+    # Of many images that were never decoded here, only the samples are.
+    if samples is not None and not own.kept(origin).exists():
+        return ""
+    now = dataset.sha256
+    if samples is not None or own != source:
+        try:
+            now = digest(dataclasses.replace(own, stream=True).read(), own)
+        except DataError:
+            return ""
+    if now == run.data_sha256:
+        return ""
+    differ = f"data_sha256: {run.data_sha256[:12]} -> {now[:12]}"
+    if origin.has_test:
+        return f"other images than the run's ({differ})"
+    if root is None and not settings.keys() & NAMING:
+        raise ValueError(
+            f"the run may have been trained on its test images: {dataset.name} in {source.root} or its split "
+            f"has changed ({differ}), so they are drawn anew; restore it, or test all the same by --root "
+            f"{shlex.quote(source.root)}"
+        )
+    return f"other images than the run's ({differ}), and it may have been trained on some of them"
 
 
 def batch(

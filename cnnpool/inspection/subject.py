@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from cnnpool import network
 from cnnpool.data import Dataset
+from cnnpool.model import Cnn
 from cnnpool.published.sources import DEFAULT, NetworkSource, Timm, Torchvision
 from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.published.weights import misfits, tensors_of
+from cnnpool.recipe import Recipe
 from cnnpool.run_folder import results
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.run_folder.layout import RESULTS
@@ -85,6 +87,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
     def build(dataset: Dataset) -> Built:
         net = rebuild(trained, dataset)
         untrained = load_into(net, content, path)
+        freeze(net, trained.fit, dataset)
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
     # The images may be others than those of the training.
@@ -93,10 +96,20 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
     return Subject(str(folder), build, dict(trained.data), trained, mean, std)
 
 
-def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
+def rebuild(trained: Results, dataset: Dataset) -> Cnn:
     """The run's model before training, for the images of ``dataset``."""
     images = network.Images(dataset.in_channels, dataset.size, dataset.num_classes)
     return network.rebuild(trained.model, trained.stages, trained.readout, images, seed=trained.seed)
+
+
+def freeze(net: Cnn, fit: Mapping[str, Any], dataset: Dataset) -> None:
+    """Freeze the layers that the run with the recipe ``fit`` did not train, as it did itself."""
+    if fit.get("freeze") or fit.get("freeze_norm"):
+        # Lightning makes this slow to import.
+        from cnnpool.fit.optimizers import plan
+
+        recipe = Recipe(freeze=fit.get("freeze", 0), freeze_norm=fit.get("freeze_norm", False))
+        plan(net, recipe, torch.zeros(1, dataset.in_channels, *dataset.size))
 
 
 def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:

@@ -150,7 +150,7 @@ def _cells(one: Quantity, first: float | None, second: float | None) -> Row:
 def _head(results: Results) -> list[tuple[str, str]]:
     examined = results.examined or {}
     rows = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
-    rows += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
+    rows += [(key, examined[key]) for key in ("caution", "swapped", "labels") if examined.get(key)]
     if examined.get("functional"):
         rows.append(("not by stage", f"{examined['functional']}: torch.nn.functional, no modules"))
     if test := results.measured.get("test"):

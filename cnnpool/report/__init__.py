@@ -89,7 +89,7 @@ def parser() -> Parser:
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
     add("--all", action="store_true", help="print every measure and every note, not the first ones")
     add("--no-board", action="store_true", help="print no command for TensorBoard")
-    status = "only list the runs: done, running, failed, unfinished, damaged"
+    status = "only list the runs: done, probed, running, failed, unfinished, damaged"
     add("--status", action="store_true", help=status)
     return found
 
@@ -144,10 +144,11 @@ def _state(arguments: argparse.Namespace) -> str:
 
 
 def _status(runs: Sequence[Run]) -> str:
-    rows = [(str(run.folder), run.state, str(run.seed) if run.found else "") for run in runs]
+    states = ["probed" if run.found and run.found.examined else run.state for run in runs]
+    seeds = [str(run.seed) if run.found else "" for run in runs]
+    rows = list(zip([str(run.folder) for run in runs], states, seeds, strict=True))
     columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
-    states = Counter(run.state for run in runs)
-    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    counts = ", ".join(f"{count} {state}" for state, count in Counter(states).items())
     reasons = [tables.printable(f"{run.folder}: {run.reason}") for run in runs if run.reason]
     table = tables.text(columns, shutil.get_terminal_size(SIZE).columns)
     return f"{table}\n{len(runs)} runs: {counts}\n" + "".join(f"  {one}\n" for one in reasons)

@@ -13,7 +13,7 @@ from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
 from cnnpool.report.pairwise import MARGIN, Decisions, Row, Versus, decide, least, margin_of, verdict
-from cnnpool.report.runs import Run, finished, keys_of
+from cnnpool.report.runs import Run, finished, keys_of, trained
 from cnnpool.run_folder.results import unpacked
 
 
@@ -66,7 +66,8 @@ def compare(
 ) -> Comparison:
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
     # The conditions on runs of other programs were met before anything else was asked of them.
-    kept = finished(runs) if logged(runs) else select(finished(runs), where)
+    done = finished(runs) if logged(runs) else select(finished(runs), where)
+    kept = trained(done)
     # Runs of other programs have their keys already, and do not record which settings must agree.
     others = logged(kept)
     by = [] if others else list(by)
@@ -93,10 +94,22 @@ def compare(
     paired = not others or (bool(others[0].asked.number) and _share_seeds(choices))
     rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
-    notes = differing + observe(runs, kept, rows, chosen, measures, paired) + [why] * bool(why)
+    notes = _left_out(done, kept) + differing
+    notes += observe(runs, kept, rows, chosen, measures, paired) + [why] * bool(why)
     said = _understood(choices, others[0], by, wanted, paired) if others else ""
     found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
     return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
+
+
+def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
+    """A sentence on results of cnnpool probe beside runs that were trained."""
+    if not (count := len(done) - len(kept)):
+        return []
+    first = next(run.folder for run in done if run.results.examined)
+    return [
+        f"results of cnnpool probe are left out beside runs that were trained: {count}, such as {first}; "
+        "give their folders alone to compare them"
+    ]
 
 
 def _share_seeds(choices: Sequence[Choice]) -> bool:

@@ -175,6 +175,11 @@ def finished(runs: Iterable[Run]) -> list[Run]:
     return done
 
 
+def trained(done: Sequence[Run]) -> list[Run]:
+    """The finished runs that can share a table: those that were trained, or else those of cnnpool probe."""
+    return [run for run in done if not run.results.examined] or list(done)
+
+
 def settings(results: Results) -> dict[str, Any]:
     """Dotted key -> value of everything about a run that was set rather than measured."""
     known = {key: getattr(results, key) for key in ("data_sha256", "epochs", "precision", "deterministic")}

@@ -25,7 +25,7 @@ from cnnpool.report.choice import (
 )
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.measure import ACCURACY, columns, known_keys, measure, quantities_of
-from cnnpool.report.runs import Run, keys_of
+from cnnpool.report.runs import Run, keys_of, trained
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
@@ -127,14 +127,14 @@ def view(now: Snapshot, query: Query, palettes: Palettes) -> View:
     begun = [replace(run, found=own) for run in runs if not run.found and (own := settings_of(run.folder))]
     begun = [run for run in begun if run.state != "damaged" and meets(run, query.where)]
     done = [run for run in runs if run.found]
-    by = query.by or _keys([run for run in done if meets(run, query.where)], begun)
+    by = query.by or _keys(trained([run for run in done if meets(run, query.where)]), begun)
     compared = _compared(now.finished, by, query.runs)
     if any(not known([*done, *begun], key) for key in query.by):
         return View(compared)
     going = _going(compared.comparison, begun, by)
     named = [row.choice.label for row in compared.comparison.rows] if compared.comparison else []
     palette = palettes[by]
-    for label in sorted([*_everywhere(done, by), *named, *going], key=natural):
+    for label in sorted([*_everywhere(trained(done), by), *named, *going], key=natural):
         palette.setdefault(label)
     return View(compared, going, tuple(palette))
 
@@ -219,7 +219,7 @@ class Offer:
 @lru_cache(maxsize=8)
 def offer(finished: Runs, folder: str) -> Offer:
     """Measures by key and header, those of every comparison first, and settings in which the runs differ."""
-    if not (done := finished.inside(folder)):
+    if not (done := trained(finished.inside(folder))):
         return Offer()
     quantities = quantities_of(done)
     keys = known_keys(done, quantities)

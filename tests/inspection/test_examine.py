@@ -2,9 +2,11 @@ import copy
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +15,9 @@ from small_nets import network
 
 import cnnpool
 from cnnpool import data, probe, report
+from cnnpool.fit.optimizers import levels
 from cnnpool.inspection import command, images, main
-from cnnpool.inspection.command import build_probes
+from cnnpool.inspection.command import build_probes, with_labels
 from cnnpool.inspection.images import batch, read_data
 from cnnpool.inspection.subject import Subject, from_run, rebuild
 from cnnpool.quantity import find as find_quantity
@@ -25,9 +28,9 @@ FEW += ["--set", "invariance.worst_px=0"]
 COST = ["--probes", "cost", "--samples", "2"]
 
 
-def tiny(name="max", seed=3):
+def tiny(name="max", seed=3, side=28, classes=10):
     torch.manual_seed(seed)
-    return network("convnet", 1, (28, 28), 10, name, width=2)
+    return network("convnet", 1, (side, side), classes, name, width=2)
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +42,34 @@ def elsewhere(tmp_path, monkeypatch):
 def run(tmp_path):
     """A run's folder as training leaves it, and its model."""
     folder, net = tmp_path / "outputs" / "seed1", tiny()
+    write(folder, net, data={"name": "digits", "val_size": 0.2, "root": "data"})
+    return folder, net
+
+
+def write(folder, net, **more):
     (folder / "checkpoints").mkdir(parents=True)
     groups = {"pool": {"name": "max"}, "readout": {"name": "gap"}, "model": {"name": "convnet", "width": 2}}
     facts = {"schema": 1, **groups, "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}}, "seed": 1}
     facts |= {"run": "digits/convnet/max/seed1", "choice": "digits/convnet/max", "epochs": 2}
-    facts |= {"data": {"name": "digits", "val_size": 0.2, "root": "data"}, "finished": "2026-01-01T00:00:00"}
+    facts |= {"finished": "2026-01-01T00:00:00", **more}
     (folder / "results.json").write_text(json.dumps(facts))
     state = {f"model.{key}": value for key, value in net.state_dict().items()}
     torch.save({"state_dict": state, "cnnpool": {"steps": 7}}, folder / "checkpoints" / "last.ckpt")
-    return folder, net
+
+
+@pytest.fixture
+def run_of_photos(tmp_path):
+    """The folder of a run on ten images of each of two classes, in photos/, of which a fifth is the test."""
+    generator = torch.Generator().manual_seed(0)
+    for number in range(20):
+        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = torch.randint(256, (12, 12), generator=generator, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
+    own = {"name": "image_folder", "root": "photos", "channels": 1, "limit": 12, "val_size": 2, "size": None}
+    facts = {"data": own, "data_sha256": data.identity(**own), "images": {"classes": ["cat", "dog"]}}
+    write(tmp_path / "outputs" / "photos", tiny(side=12, classes=2), **facts)
+    return str(tmp_path / "outputs" / "photos")
 
 
 def examined(capsys, *arguments):
@@ -189,6 +211,66 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     assert read_data(subject, "image_folder", "photos", False).size == (24, 24)
     assert read_data(subject, "image_folder", "photos", False, size=32).size == (32, 32)
     assert read_data(subject, "digits", None, False).size == (28, 28)
+
+
+def cautioned(folder, samples=None, root=None, size=None, **settings):
+    subject = from_run(Path(folder))
+    dataset = read_data(subject, None, root, False, size, settings, samples)
+    return images.caution(subject, dataset, samples, root, settings)
+
+
+def test_a_run_is_not_tested_unasked_on_images_that_it_may_have_been_trained_on(run_of_photos, capsys):
+    for same in ({}, {"samples": 2}, {"limit": 5}, {"size": 8}, {"root": "photos"}):
+        assert cautioned(run_of_photos, **same) == ""
+    refused = (
+        r"^the run may have been trained on its test images: image_folder in photos or its split has changed "
+        r"\(data_sha256: \w{12} -> \w{12}\), so they are drawn anew; restore it, or .* by --root photos$"
+    )
+    with pytest.raises(ValueError, match=refused):
+        cautioned(run_of_photos, split_seed=1)
+    Path("photos/dog/0.png").unlink()
+    for other in ({}, {"samples": 2}, {"size": 8}):
+        with pytest.raises(ValueError, match=refused):
+            cautioned(run_of_photos, **other)
+    # Naming the folder is enough.
+    results, said = examined(capsys, run_of_photos, "--probes", "gradient", "data.root=photos")
+    caution = results["examined"]["caution"]
+    assert re.search(r"^other images than the run's \(.*\), and it may have been trained on some", caution)
+    assert caution == cautioned(run_of_photos, samples=2, root="photos")
+    assert f"caution   {caution}\n" in said and "accuracy" in said
+    # If nothing was decoded for the run, samples are all that is.
+    shutil.rmtree("photos/.cnnpool-cache")
+    assert cautioned(run_of_photos, samples=2) == "" and not Path("photos/.cnnpool-cache").exists()
+    # Test images in a folder of their own are not drawn.
+    for part in ("train", "test"):
+        shutil.copytree("photos", f"apart/{part}")
+    Path("photos").rename("before")
+    Path("apart").rename("photos")
+    assert re.fullmatch(r"other images than the run's \(.*\)", cautioned(run_of_photos))
+
+
+def test_classes_of_a_run_are_found_by_their_names(run_of_photos, capsys):
+    Path("photos").rename("others")
+    Path("others/cat").rename("others/zebra")
+    results, said = examined(capsys, run_of_photos, "--probes", "gradient", "--root", "others")
+    assert "test" not in results and "the model's own answers: the run has no class zebra\n" in said
+    dataset = SimpleNamespace(name="table", classes=("b", "a"), num_classes=2)
+    seen = SimpleNamespace(images=torch.zeros(3, 1, 12, 12), labels=torch.tensor([0, 1, 1]))
+    seen._replace = lambda labels: SimpleNamespace(labels=labels)
+    found, why = with_labels(
+        tiny(side=12, classes=2), seen, dataset, SimpleNamespace(images={"classes": ["a", "b"]})
+    )
+    assert found.labels.tolist() == [1, 0, 0] and not why
+
+
+def test_layers_that_a_run_did_not_train_are_frozen(run, capsys):
+    folder, net = run
+    facts = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps(facts | {"fit": {"freeze": 1, "freeze_norm": False}}))
+    results, _ = examined(capsys, str(folder), *COST)
+    frozen = {id(p) for p in levels(net, torch.zeros(1, 1, 28, 28))[0].parameters}
+    trained = sum(p.numel() for p in net.parameters() if id(p) not in frozen)
+    assert frozen and results["cost"]["parameters"] == trained
 
 
 def test_the_next_command_swaps_and_then_shows_both_sides_in_one_comparison(run, capsys):
@@ -420,14 +502,16 @@ def test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for(run,
     results.write_text(json.dumps(facts))
 
     def build(**options):
-        asked.append(options["download"])
+        asked.append((options["download"], options["root"]))
         raise ValueError("set data.download=true, or name the folder that holds it by data.root=FOLDER")
 
     monkeypatch.setattr(images.data, "build", build)
-    for more in ([], ["--download"], ["--data", "mnist"], ["--data", "mnist", "--no-download"]):
+    monkeypatch.setenv("CNNPOOL_DATA", "ours")
+    other = ["--data", "fashion_mnist", "--no-download"]
+    for more in ([], ["--download"], ["--data", "mnist"], ["--data", "mnist", "--no-download"], other):
         with pytest.raises(ValueError, match=r"^give --download, or name the folder .* by --root FOLDER$"):
             main([str(run[0]), *more])
-    assert asked == [False, True, True, False]
+    assert asked == [*((fetched, "theirs") for fetched in (False, True, True, False)), (False, "ours")]
 
 
 def test_what_a_probe_left_is_refused_as_a_run(run, capsys):

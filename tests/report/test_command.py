@@ -91,6 +91,18 @@ def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
     assert "no finished run among 1 (1 failed)" in error_of(capsys, two.root / "bad")
 
 
+def test_results_of_a_probe_beside_runs_are_left_out_with_a_note(two, capsys):
+    probed = two.put("probe/max", precision="fp32", examined={"model": "outputs/max/seed0"})
+    assert main([str(two.root)]) == 0
+    note = f"results of cnnpool probe are left out beside runs that were trained: 1, such as {probed}; give"
+    said = capsys.readouterr().out
+    assert note in said and "max     7 " in said
+    assert main([str(two.root), "--status"]) == 0
+    assert "15 runs: 14 done, 1 probed" in capsys.readouterr().out
+    assert main([str(probed), "--no-board"]) == 0
+    assert note not in capsys.readouterr().out
+
+
 def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     root = two.root
     assert "does not exist" in error_of(capsys, tmp_path / "none")

@@ -56,8 +56,8 @@ ROOMS = {
     "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
     "surgery": f"torch .pool .quantity .readout .registry {BASES}",
     "inspection": (
-        "matplotlib timm torch torchvision .cli_parser .explain .network .published .quantity "
-        f".registry .run_folder .surgery .system .tables {LAYERS}"
+        "matplotlib timm torch torchvision .cli_parser .explain .fit.optimizers .network .published "
+        f".quantity .recipe .registry .run_folder .surgery .system .tables {LAYERS}"
     ),
     "bounds": "annotated_types",
     "quantity": ".json_text",

@@ -171,6 +171,16 @@ def test_runs_that_cannot_be_compared_are_refused_with_what_to_choose_instead(sh
     assert tab.get("/table.csv").status_code == 404 and tab.figure("accuracy") is None
 
 
+def test_results_of_a_probe_change_neither_the_comparison_nor_what_the_form_offers(shelf, tab, new_tab):
+    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
+    before = tab.page()
+    shelf.put("probe", precision="fp32", examined={"model": "max/seed0"}, readout={"name": "gap"})
+    page = tab.page()
+    assert page.rows() == before.rows() and page.options("where") == before.options("where")
+    # Nor do colours depend on a filter now.
+    assert colours(new_tab(shelf.root).page(where="pool=max"))["max"] == colours(before)["max"]
+
+
 def test_two_runs_of_one_choice_are_told_apart_by_anything_in_which_they_differ(shelf, tab):
     for place, patience in enumerate((2, 5)):
         asked = {"callback": {"early_stopping": {"patience": patience}}, "probe": {}}
