@@ -102,7 +102,7 @@ def leave(status: str | int | None) -> NoReturn:
 
 def in_group() -> bool:
     """Whether this is one of several processes of one training, started by cnnpool, torchrun or srun."""
-    return bool(os.environ.get("LOCAL_RANK") or os.environ.get("RANK")) or by_srun()
+    return "LOCAL_RANK" in os.environ or "RANK" in os.environ or by_srun()
 
 
 def by_srun() -> bool:
@@ -113,4 +113,10 @@ def by_srun() -> bool:
 def rank() -> int:
     """The rank given by the launcher of the processes; 0 if there is only one."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
-    return next((int(os.environ[name]) for name in names if os.environ.get(name)), 0)
+    name = next((name for name in names if name in os.environ), "")
+    try:
+        return int(os.environ[name]) if name else 0
+    except ValueError:
+        # Lightning would not take it either.
+        said = f"the environment variable {name}={os.environ[name]} is not the number of a process"
+        raise ValueError(f"{said}: unset {name}") from None

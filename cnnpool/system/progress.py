@@ -63,9 +63,11 @@ class Progress(tqdm):  # type: ignore[misc]
             self._write(f"{self.what}: done, {duration(time.monotonic() - self._begun)}")
 
     def close(self) -> None:
-        self._timer.cancel()
-        super().close()
-        _drawn.discard(self)
+        # One that was refused has no timer.
+        if hasattr(self, "_timer"):
+            self._timer.cancel()
+            super().close()
+            _drawn.discard(self)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         text = str(self) if msg is None else msg

@@ -5,6 +5,7 @@ import pytest
 
 import cnnpool
 from cnnpool.system import process
+from cnnpool.system.progress import Progress
 
 
 @pytest.mark.parametrize(("status", "code"), [(None, 0), (3, 3), ("no such thing", 1)])
@@ -42,12 +43,13 @@ def test_extensions_are_not_reported_as_leaked_when_the_interpreter_ends():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_empty_rank_is_none(monkeypatch):
-    for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
-        monkeypatch.setenv(name, "")
-    assert process.rank() == 0 and not process.in_group()
+def test_a_rank_is_a_number(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "2")
-    assert process.rank() == 2 and process.in_group()
+    assert process.rank() == 2
+    monkeypatch.setenv("RANK", "")
+    for ask in (process.rank, lambda: Progress("composing")):
+        with pytest.raises(ValueError, match=r"^the environment variable RANK= is not .*: unset RANK$"):
+            ask()
 
 
 def test_threads_sleep_soon_unless_the_environment_says_otherwise(monkeypatch):
