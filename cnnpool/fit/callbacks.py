@@ -13,7 +13,7 @@ from cnnpool.bounds import AtLeastZero, Count
 def early_stopping(
     *,
     monitor: str = "val/accuracy",
-    mode: Literal["min", "max"] = "max",
+    mode: Literal["min", "max"] | None = None,
     patience: Count = 3,
     min_delta: AtLeastZero = 0.0,
 ) -> EarlyStopping:
@@ -21,10 +21,19 @@ def early_stopping(
 
     Args:
         monitor: the metric to watch, such as val/accuracy or val/loss.
-        mode: max where more is better, min where less is.
+        mode: max where more is better, min where less is; null: min for a loss, max for an accuracy.
         patience: stop after this many epochs without an improvement, >= 1.
         min_delta: the least change that counts as an improvement, >= 0.
+
+    Raises:
+        ValueError: if the mode is not known.
     """
+    kinds: dict[str, Literal["min", "max"]] = {"loss": "min", "accuracy": "max"}
+    mode = mode or kinds.get(monitor.rpartition("/")[2].rpartition("_")[2])
+    if mode is None:
+        raise ValueError(
+            f"mode must be min or max for monitor={monitor}: whether less is better is not known"
+        )
     return EarlyStopping(monitor, mode=mode, patience=patience, min_delta=min_delta)
 
 

@@ -28,7 +28,7 @@ class Command:
 
     def shortened(self) -> list[str]:
         """The words of a training with smoke settings, and one seed."""
-        words = [re.sub(r"^(seed=\d+)[\d,]*$", r"\1", word) for word in self.words]
+        words = [re.sub(r"^seed=(?:range\()?(\d+)[\d,]*\)?$", r"seed=\1", word) for word in self.words]
         if words[:2] != ["cnnpool", "train"] or "--help" in words:
             return words
         extra = [] if any(word.startswith("fit=") for word in words) else ["fit=smoke"]

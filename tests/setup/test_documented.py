@@ -37,8 +37,13 @@ def help_of(command):
 
 
 def unseen(words, seen):
-    """``words`` with those values of their lists that no command of the same experiment had, at least one."""
+    """``words`` with those values of their lists that no command of the same experiment had, or one of them;
+    and with one operator where an earlier command swept those of the experiment.
+    """
     place, found = next((word for word in words if word.startswith("experiment=")), ""), []
+    if place and not any(word.startswith("pool") for word in words):
+        found += ["pool=max"] * (place in seen)
+        seen.add(place)
     for word in words:
         key, _, values = word.partition("=")
         listed = values.split(",") if re.fullmatch(r"[\w.,-]+", values) else [values]
