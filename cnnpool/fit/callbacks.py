@@ -28,7 +28,7 @@ def early_stopping(
     Raises:
         ValueError: if the mode is not known.
     """
-    kinds: dict[str, Literal["min", "max"]] = {"loss": "min", "accuracy": "max"}
+    kinds: dict[str, Literal["min", "max"]] = {"loss": "min", "acc": "max", "accuracy": "max"}
     mode = mode or kinds.get(monitor.rpartition("/")[2].rpartition("_")[2])
     if mode is None:
         raise ValueError(
