@@ -21,6 +21,7 @@ Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
 _given: dict[str, dict[str, Any]] = {}  # By group and name, of this process
 PLAIN = (str, int, float, tuple, list, dict, types.NoneType)  # Types of values in a configuration
+GIVEN = {"networks": "model", "operators": "pool", "readouts": "readout"}  # A script's own by keyword
 KEEP = "keep"  # Keeps the operator or readout of a published network
 
 
@@ -105,8 +106,9 @@ def lookup(table: Mapping[str, Entry], group: str, name: str) -> Entry:
         return entry
     known = names(table, group)
     near = did_you_mean(name, known) if table or known else "no installed package brings any"
-    # Networks alone have no table of built-in ones.
-    own = "" if table else " (your own is given in Python: cnnpool.train and cnnpool.load take model=)"
+    own = ""
+    if group in GIVEN and not nearest(name, known):
+        own = f" (your own is given in Python: cnnpool.train and cnnpool.load take {GIVEN[group]}=)"
     raise ValueError(f"no {group[:-1]} named {name!r}; {near}{own}")
 
 

@@ -48,9 +48,12 @@ def test_unknown_names_and_options_are_refused_with_a_suggestion():
         registry.lookup(TABLE, "things", "thng")
     with pytest.raises(ValueError, match="no thing named 'zzz'; choose from other, thing"):
         registry.lookup(TABLE, "things", "zzz")
-    # A network of a script's own, asked for in another process.
-    with pytest.raises(ValueError, match=r"named 'Sequential'; .* \(.* cnnpool.load take model=\)$"):
-        registry.lookup({}, "networks", "Sequential")
+    # A script's own, asked for in another process.
+    for group, table, key in (("networks", {}, "model"), ("operators", TABLE, "pool")):
+        with pytest.raises(ValueError, match=rf"named 'Sequential'; .* \(.* cnnpool.load take {key}=\)$"):
+            registry.lookup(table, group, "Sequential")
+    with pytest.raises(ValueError, match=r"no operator named 'thng'; did you mean 'thing'\?$"):
+        registry.lookup(TABLE, "operators", "thng")
     with pytest.raises(ValueError, match="thing has no option 'kernal_size'; did you mean 'kernel_size'"):
         registry.construct(TABLE, "things", "thing", 3, kernal_size=3)
 

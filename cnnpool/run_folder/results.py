@@ -30,9 +30,9 @@ Settings = dict[str, Any]
 Count = Annotated[int, Ge(0)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
-    """The results of a finished run.
+    """The results of a finished run; printed, its name, its accuracies and what else it holds.
 
     Args:
         pool, readout, model, data: the chosen names with their options.
@@ -76,6 +76,12 @@ class Results:
     examined: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     finished: str | None = None
+
+    def __repr__(self) -> str:
+        scores = ((split, self.measured.get(split, {}).get("accuracy")) for split in SPLITS)
+        words = [f"{split} accuracy {100 * value:.2f} %" for split, value in scores if value is not None]
+        facts, sections = ", ".join([self.run or "a run", *words]), ", ".join(self.measured)
+        return f"<Results of {facts}; measured: {sections}>"
 
     @property
     def train(self) -> SimpleNamespace:

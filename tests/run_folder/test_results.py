@@ -55,6 +55,11 @@ def test_what_is_written_is_read(tmp_path):
     assert ONE.accuracy == 0.9
 
 
+def test_printed_they_are_a_line():
+    assert repr(ONE) == "<Results of digits/max/seed3, test accuracy 90.00 %; measured: test, val, gradient>"
+    assert repr(dataclasses.replace(ONE, run="", measured={})) == "<Results of a run; measured: >"
+
+
 def test_images_of_ones_own_are_named_by_their_folder():
     for name, root, shown in (
         ("mnist", "data", "mnist"),
