@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,7 +63,6 @@ def carry_out(
     former = {module: module.state_dict(keep_vars=True) for module in plan}
     after = installed(model, plan, example, images)
     for module, new in plan.items():
-        move_hooks(module, new)
         take_former_names(former[module], new)
     return costlier(name, before, after, remedy)
 
@@ -84,11 +84,9 @@ def _outputs(name: str, model: nn.Module, plan: Plan, edits: Sequence[Edit], x: 
 
 def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]:
     """The dry run of ``model`` after ``plan``, which is then undone."""
-    install(model, plan)
-    try:
+    with ExitStack() as undo:
+        install(model, plan, undo)
         seen, fault = dry_run(model, example), gradient_fault(model, example)
-    finally:
-        install(model, {after: before for before, after in plan.items()})
     if fault and not gradient_fault(model, example):
         raise ValueError(f"the network then has no gradient: {fault}")
     return seen
@@ -108,12 +106,22 @@ def gradient_fault(model: nn.Module, example: Tensor) -> str:
             inputs = [p for p in model.parameters() if p.requires_grad] + [x] * x.requires_grad
             if found:
                 torch.autograd.grad([y.sum() for y in found], inputs, allow_unused=True)
-        except RuntimeError as error:
+        # Hooks may raise any exception.
+        except Exception as error:
             return line_of(error)
     return ""
 
 
-def install(model: nn.Module, plan: Plan) -> None:
+def install(model: nn.Module, plan: Plan, undo: ExitStack) -> None:
+    """Replace ``module`` by ``plan[module]`` and move its hooks there; ``undo`` does the opposite."""
+    undo.callback(put, model, {after: before for before, after in plan.items()})
+    put(model, plan)
+    for module, new in plan.items():
+        undo.callback(restore_hooks, [(part, hooks_of(part)) for part in (module, *new.modules())])
+        move_hooks(module, new)
+
+
+def put(model: nn.Module, plan: Plan) -> None:
     """Replace ``module`` by ``plan[module]`` everywhere in the model, including its tables of stages."""
     # Children first: a block that goes into another module takes its new children along.
     for dotted, module in reversed(list(model.named_modules(remove_duplicate=False))):
@@ -121,19 +129,21 @@ def install(model: nn.Module, plan: Plan) -> None:
             model.set_submodule(dotted, plan[module])
         stages = getattr(module, "stages", None)
         if isinstance(stages, dict):
-            stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
+            for stage, pool in stages.items():
+                # A table of that name may hold anything.
+                if isinstance(pool, nn.Module) and pool in plan:
+                    stages[stage] = plan[pool]
 
 
 def installed(model: nn.Module, plan: Plan, example: Tensor, images: Tensor | None) -> Cost:
     """The cost of ``model`` after ``plan``, which is undone if the model then fails, also on ``images``."""
-    install(model, plan)
-    try:
+    with ExitStack() as undo:
+        install(model, plan, undo)
         if images is not None:
             _recalibrate(model, images)
-        return cost(model, example)
-    except BaseException:
-        install(model, {after: before for before, after in plan.items()})
-        raise
+        after = cost(model, example)
+        undo.pop_all()
+    return after
 
 
 def _recalibrate(model: nn.Module, images: Tensor) -> None:
@@ -170,6 +180,23 @@ HOOKS = (
 """The tables of a module's hooks; their handles refer to the tables, so these are moved, not copied."""
 
 
+Tables = dict[str, tuple[dict[int, Any], dict[int, Any]]]
+
+
+def hooks_of(module: nn.Module) -> Tables:
+    """Each table of hooks, and a copy of what it holds."""
+    return {name: (getattr(module, name), dict(getattr(module, name))) for name in HOOKS}
+
+
+def restore_hooks(held: Sequence[tuple[nn.Module, Tables]]) -> None:
+    """Give modules their tables of hooks again, with what these held."""
+    for module, tables in held:
+        for name, (table, hooks) in tables.items():
+            table.clear()
+            table.update(hooks)
+            setattr(module, name, table)
+
+
 def move_hooks(before: nn.Module, after: nn.Module) -> None:
     """Move the hooks of a module to its replacement, except those by which torch computes its parameters."""
     for name in HOOKS:
@@ -177,7 +204,7 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
         own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
         for key in own:
             del table[key]
-        for part in after.modules():
+        for part in (before, *after.modules()):
             if getattr(part, name) is table:
                 setattr(part, name, OrderedDict(own))
         setattr(after, name, table)

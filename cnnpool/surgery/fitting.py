@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cnnpool import registry
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
+from cnnpool.readout import Readout
 from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d, merges, pads_by_stride
 from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
 
@@ -68,6 +69,11 @@ def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
     dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
         return dense, [dense(x) for x in target.inputs]
+
+
+def added(after: nn.Module) -> list[nn.Module]:
+    """The operators and readouts in a replacement, without the original convolution."""
+    return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 class InPlaceOf(nn.Sequential):

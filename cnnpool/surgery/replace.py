@@ -17,7 +17,16 @@ from cnnpool.pool.base import check_choice
 from cnnpool.readout import READOUTS, Readout
 from cnnpool.surgery.behind import After, Spot, spots
 from cnnpool.surgery.carry_out import Change, Edit, Plan, carry_out
-from cnnpool.surgery.fitting import Entry, InPlaceOf, Order, at_stride_1, fitting, new_downsampling, new_head
+from cnnpool.surgery.fitting import (
+    Entry,
+    InPlaceOf,
+    Order,
+    added,
+    at_stride_1,
+    fitting,
+    new_downsampling,
+    new_head,
+)
 from cnnpool.surgery.trace import (
     FunctionalPooling,
     Target,
@@ -239,7 +248,10 @@ class ByKeyword(nn.Module):
 def replacement(target: Target, after: nn.Module) -> nn.Module:
     """``after`` with the target's device, dtype, mode and keyword; ValueError if its channels do not fit."""
     x = target.inputs[0]
-    after = after.to(x.device, x.dtype if x.is_floating_point() else None).train(target.module.training)
+    # Weights of the original keep their type.
+    after = after.to(x.device).train(target.module.training)
+    for operator in added(after):
+        operator.to(x.dtype if x.is_floating_point() else None)
     channels = sorted({x.shape[1] for x in target.inputs})
     if len(channels) > 1:
         try:

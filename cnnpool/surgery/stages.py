@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from cnnpool.model.base import Cnn
-from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
 from cnnpool.surgery.dense import ends_in_channels
+from cnnpool.surgery.fitting import added
 from cnnpool.surgery.trace import dry_run, select
 
 # The part of a dotted name that ``torch.compile`` adds.
@@ -44,11 +44,6 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
 def measurable(stages: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """The stages whose maps are (N, C, H, W), as probes read them: all but Swin's own patch merging."""
     return {stage: module for stage, module in stages.items() if not ends_in_channels(module)}
-
-
-def added(after: nn.Module) -> list[nn.Module]:
-    """The operators and readouts in a replacement, without the original convolution."""
-    return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:

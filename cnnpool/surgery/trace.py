@@ -158,6 +158,7 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
     unbatched: list[str] = []
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
+    weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
     def record(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         if getattr(module, "return_indices", False):
@@ -171,7 +172,7 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
             target = targets.pop(module, None) or Target(names[module], module)
             targets[module] = target
             target.keyword |= not args
-            maps = (x[:0].clone(), output[:0].clone())
+            maps = (_empty(x, weights), _empty(output, weights))
             before, after = (x.movedim(-1, 1) for x in maps) if ends_in_channels(module) else maps
             target.inputs.append(before)
             target.outputs.append(after)
@@ -197,6 +198,13 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
     if unbatched:
         raise ValueError(unbatched[0])
     return list(targets.values())
+
+
+def _empty(x: Tensor, weights: torch.dtype) -> Tensor:
+    """None of the maps ``x``; under autocast in the type of the ``weights``, which is then not the maps'."""
+    kind = x.device.type
+    cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return x[:0].to(weights if cast and x.is_floating_point() else x.dtype, copy=True)
 
 
 def line_of(error: Exception) -> str:

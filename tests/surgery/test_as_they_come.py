@@ -1,5 +1,7 @@
 """Networks as people write them: windows of stride 1, heads, positional arguments, hooks, keywords."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -110,6 +112,34 @@ def test_the_hook_that_normalises_weights_stays_with_the_convolution():
     # Normalised again, so that the scale does not matter.
     torch.testing.assert_close(model(x), expected)
     assert seen == [expected.shape]
+
+
+class Observed(nn.Conv2d):
+    """Its hook calls it, as that of torch's quantisation does."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.handle = self.register_forward_hook(lambda module, args, y: module.doubled(y))
+
+    def doubled(self, y):
+        return 2 * y
+
+
+@pytest.mark.parametrize("order", ["after", "before"])
+def test_a_module_whose_hook_fails_on_the_replacement_is_refused_and_keeps_its_hooks(order):
+    conv = nn.utils.spectral_norm(Observed(3, 4, 3, 2)).eval()
+    model, x = nn.Sequential(conv, nn.ReLU(), nn.MaxPool2d(2)), images(16)
+    expected, layers = model(x), list(model.modules())
+    message = r"blur cannot replace 0: .* 'InPlaceOf' .* 'doubled'; leave it out by where="
+    with pytest.raises(ValueError, match=message):
+        cnnpool.swap(model, "blur", example=x, order=order)
+    assert list(model.modules()) == layers and torch.equal(model(x), expected)
+    conv.handle.remove()
+    assert torch.equal(2 * model(x), expected)
+    # And a hook of the backward pass.
+    conv.register_full_backward_hook(lambda module, into, out: (module.doubled(into[0]),))
+    with pytest.raises(ValueError, match=r"blur cannot replace 0: .* no gradient: .* 'doubled'"):
+        cnnpool.swap(model, "blur", example=x, order=order)
 
 
 class Keyword(nn.Module):
@@ -248,6 +278,41 @@ def test_a_network_that_loses_its_gradient_by_a_swap_is_refused(monkeypatch):
     with pytest.raises(ValueError, match=message):
         cnnpool.swap(model, "avg", example=torch.randn(1, 3, 18, 18))
     assert repr(model) == before and all(p.grad is None for p in model.parameters())
+
+
+def test_weights_keep_their_type_under_autocast_whether_refused_or_not():
+    class Casting(nn.Sequential):
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return super().forward(x)
+
+    conv, x, meanwhile = nn.Conv2d(4, 4, 3, 2), images(16), torch.autocast("cpu", torch.bfloat16)
+    parts = nn.Conv2d(3, 4, 3), conv, nn.AvgPool2d(2)
+    with meanwhile, pytest.raises(ValueError, match="2: it has return_indices"):
+        cnnpool.swap(nn.Sequential(*parts[:2], nn.MaxPool2d(2, return_indices=True)), "blur", example=x)
+    assert conv.weight.dtype == torch.float32
+    for model, context in ((Casting(*parts), nullcontext()), (nn.Sequential(*parts), meanwhile)):
+        with context:
+            assert [change.name for change in cnnpool.swap(model, "conv_pool", example=x)] == ["1", "2"]
+            assert model(x).dtype == torch.bfloat16
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+class Tables(nn.Module):
+    """A table ``stages`` of settings."""
+
+    def __init__(self):
+        super().__init__()
+        self.stages, self.pool = {"res2": [8, 1]}, nn.MaxPool2d(2)
+
+    def forward(self, x):
+        return self.pool(x)
+
+
+def test_a_table_of_stages_may_hold_other_things():
+    model = Tables()
+    cnnpool.swap(model, "avg", example=images())
+    assert isinstance(model.pool, AvgPool2d) and model.stages == {"res2": [8, 1]}
 
 
 def test_integer_maps_are_pooled():
