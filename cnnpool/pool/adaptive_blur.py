@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import Count, odd
 from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
+from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import NORMS, Norm
 from cnnpool.pool.window import IntPair, Misfit, ceil_div, check_batch, largest_finite, pair, wide
@@ -139,4 +140,5 @@ class AdaptiveBlurPool2d(CellPool2d):
             return logits
         exact = wide(x)
         bias = None if self.conv.bias is None else self.conv.bias.to(exact.dtype)
-        return conv2d(exact, self.conv.weight.to(exact.dtype), bias, self.stride, 1, self.padding_mode)
+        with full_precision(x):
+            return conv2d(exact, self.conv.weight.to(exact.dtype), bias, self.stride, 1, self.padding_mode)

@@ -21,7 +21,7 @@ from cnnpool.pool.window import IntPair, ceil_div, check_batch, is_channels_last
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
-    """Keep autocast from rounding the matrices to half precision, which would lose the gain of 1."""
+    """Keep autocast from rounding products to half precision, which would lose the gain of 1."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 

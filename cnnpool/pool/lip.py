@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d
 from cnnpool.pool.cells import cells, peak, weighted_mean
+from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
 
@@ -51,7 +52,7 @@ def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
 
 
 class Importance(nn.Module):
-    """The logits of LIP: scale * sigmoid(norm(conv(x))), within (0, scale), computed in float32 or wider.
+    """The logits of LIP: scale * sigmoid(norm(conv(x))), in (0, scale), computed in float32 at least.
 
     The last convolution starts at zero, so all logits are equal and the pooling starts as an average.
     """
@@ -77,7 +78,8 @@ class Importance(nn.Module):
         nn.init.zeros_(self.conv.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
+        with full_precision(x):
+            logits: Tensor = self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
         return logits
 
 

@@ -139,13 +139,15 @@ class RandomMixedPool2d(WindowPool2d):
 
     def frequency(self) -> Tensor:
         """Share of max among the draws so far, (C,) or (1,), in [0, 1]."""
-        share = self.max_draws / self.draws.clamp(min=1)
+        share = self.max_draws.float() / self.draws.clamp(min=1)
         return torch.where(self.draws > 0, share, self.probability)
 
     def _draw(self, x: Tensor) -> Tensor:
         """Whether the maximum is taken, for every sample and channel."""
         samples = x.shape[0] if x.dim() == 4 else 1
-        taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
+        # Not the default dtype: of 256 or 2048 numbers few lie below a small probability.
+        numbers = torch.rand(samples, len(self.max_draws), device=x.device, dtype=torch.float32)
+        taken = numbers < self.probability
         if not is_transforming():
             self.draws += samples
             self.max_draws += taken.sum(0)

@@ -12,6 +12,8 @@ from cnnpool.pool.base import Place, Pool2d, RationalPool2d, Size, StrideAboveOn
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import ceil_div, is_channels_last, laid_out
 
+DRAWN = torch.float32  # Of draws, not the default dtype: bfloat16 has 256 different ones
+
 
 class FractionalMaxPool2d(RationalPool2d):
     """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
@@ -78,8 +80,8 @@ class FractionalMaxPool2d(RationalPool2d):
         if self.training and self.mode == "random":
             return random_edges(total, count, samples, device)
         if self.training:
-            return pseudorandom_edges(total, count, torch.rand(samples, 1, device=device))
-        return pseudorandom_edges(total, count, torch.full((1, 1), 0.5, device=device))
+            return pseudorandom_edges(total, count, torch.rand(samples, 1, device=device, dtype=DRAWN))
+        return pseudorandom_edges(total, count, torch.full((1, 1), 0.5, device=device, dtype=DRAWN))
 
     def forward(self, x: Tensor) -> Tensor:
         size = self.check_batch(x)
@@ -95,7 +97,7 @@ class FractionalMaxPool2d(RationalPool2d):
 
 def random_edges(total: int, count: int, samples: int, device: torch.device) -> Tensor:
     """Edges from 0 to ``total`` whose ``count`` distances come in every order, (samples, count + 1)."""
-    longer = torch.rand(samples, count, device=device).argsort(1) < total % count
+    longer = torch.rand(samples, count, device=device, dtype=DRAWN).argsort(1) < total % count
     return F.pad((total // count + longer.long()).cumsum(1), (1, 0))
 
 
@@ -105,7 +107,7 @@ def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
     # Whole parts stay integers, so that rounding can neither lose the last edge nor a distance.
     offset = total / count * u
     windows = torch.full_like(steps, count)
-    rest = (steps % windows / count + offset).ceil() - offset.ceil()
+    rest = ((steps % windows).to(u.dtype) / count + offset).ceil() - offset.ceil()
     return steps // windows + rest.long()
 
 
@@ -192,5 +194,6 @@ def _windows(places: Tensor, kernel: int, length: int) -> Tensor:
 
 def _draw_grids(count: int, grid: int, keep: int, device: torch.device) -> Tensor:
     """``keep`` places of each of ``count`` grids, every choice equally likely."""
-    places = torch.rand(count, grid, device=device).argsort(1)[:, :keep].sort(1).values
+    order = torch.rand(count, grid, device=device, dtype=DRAWN).argsort(1)
+    places = order[:, :keep].sort(1).values
     return (places + grid * torch.arange(count, device=device).unsqueeze(1)).flatten()

@@ -67,8 +67,8 @@ class Fraction(Scalar):
         if learnable and value in (0, 1):
             raise ValueError(f"{name} must be above 0 and below 1 to be learnable, got {value}")
         # One-dimensional, so that weight decay leaves it alone as it does every bias.
-        raw = torch.full((torch.Size(shape).numel(),), value).logit() if learnable else None
-        super().__init__(value, raw, **place)
+        start = torch.full((torch.Size(shape).numel(),), value, dtype=torch.float64)
+        super().__init__(value, start.logit() if learnable else None, **place)
         self.shape = shape
 
     def forward(self, x: Tensor) -> Tensor | float:

@@ -118,7 +118,8 @@ def _dice(a: Tensor, b: Tensor) -> Tensor:
     small, large = torch.minimum(a.abs(), b.abs()), torch.maximum(a.abs(), b.abs())
     # Its gradient divides by the larger number, and the inverse of a subnormal one overflows.
     kind = torch.finfo(large.dtype)
-    lift = torch.where(large < kind.smallest_normal, 1 / kind.eps, 1.0)
+    # Of two numbers torch.where would make a tensor of the default dtype, too narrow if that is float16.
+    lift = torch.where(large < kind.smallest_normal, large.new_full((), 1 / kind.eps), 1.0)
     ratio = small * lift / torch.where(large == 0, 1.0, large * lift)
     return 2 * ratio / (1 + ratio.square())
 

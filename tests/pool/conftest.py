@@ -51,6 +51,14 @@ def set_threads() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
+def set_default_dtype() -> Iterator[Callable[[torch.dtype], None]]:
+    """``torch.set_default_dtype``, undone after the test."""
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture
 def distinct() -> Callable[..., Tensor]:
     return random_maps.distinct
 

@@ -196,6 +196,20 @@ def test_training_mode_draws_as_stated_and_repeats_by_seed(stem, make):
     assert torch.equal(op(x), first)
 
 
+def test_the_default_dtype_decides_nothing(stem, make, set_default_dtype):
+    op, x = make(stem, dtype=torch.float32), torch.randn(3, 3, 8, 8).relu()
+    x[..., :2, :2] = 0
+    expected = None
+    for default in (torch.float32, torch.float16, torch.float64):
+        set_default_dtype(default)
+        torch.manual_seed(0)
+        copied, x = copy.deepcopy(op).train(), x.detach().requires_grad_()
+        trained = copied(x)
+        got = trained, *torch.autograd.grad(trained.sum(), x), copied.eval()(x)
+        expected = got if expected is None else expected
+        assert all(map(torch.equal, got, expected)), default
+
+
 def test_input_that_is_no_batch_of_maps_is_refused_with_its_type_and_shape(make):
     names = "adaptive_blur aps flc fractional_max lift lps reduction resize s3 tips unshuffle"
     for name in names.split():

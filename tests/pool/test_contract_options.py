@@ -103,6 +103,18 @@ def test_gain_stays_exact_under_autocast():
         assert_close(out, torch.full_like(out, 3.0 * OPERATORS[name].gain), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("bottleneck", [None, 0, 2])
+def test_filters_and_weights_are_computed_in_float32_under_autocast(bottleneck):
+    x = torch.randn(2, 4, 8, 8)
+    for name in ("adaptive_blur", "tips") if bottleneck is None else ("lip",):
+        op = build(name, 4, **({} if bottleneck is None else {"bottleneck": bottleneck}))
+        for parameter in op.parameters():
+            torch.nn.init.normal_(parameter)
+        with torch.autocast("cpu", torch.bfloat16):
+            out = op(x)
+        assert torch.equal(out, op(x)), name
+
+
 LEARNING = [stem for stem in OPERATORS if [*build(stem, 4).parameters()]]
 
 

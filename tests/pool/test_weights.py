@@ -213,6 +213,8 @@ def test_numbers_start_at_their_value_fixed_or_learnt(value, above):
     assert_close(Positive("p", start, 2, learnable=True, above=above)(x), torch.full((2, 1, 1), start))
     assert Fraction("mix", value, (3, 1, 1), learnable=False)(x) == value
     assert_close(Fraction("mix", value, (3, 1, 1), learnable=True)(x), torch.full((3, 1, 1), value))
+    exact = Fraction("mix", value, (1,), learnable=True, dtype=torch.float64)(x.double())
+    assert_close(exact.item(), value, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("raw", [-80.0, 80.0])
