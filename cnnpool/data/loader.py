@@ -104,8 +104,9 @@ class ImageDataset(Dataset[Batch]):
 class EpochSampler(DistributedSampler[Item]):
     """(epoch, index) of one process's images, in an order that depends on (seed, epoch) alone.
 
-    It is a ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike
-    torch's it repeats no image. Items contain the epoch, because persistent workers never see ``set_epoch``.
+    Each iteration is of the next epoch, but for the first one after ``set_epoch``. It is a
+    ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike torch's
+    it repeats no image. Items contain the epoch, because persistent workers never see ``set_epoch``.
     Of ``shard``, (rank, world), every world-th of ``images`` images is taken, from rank on; some are dropped
     until all shuffled shards are equally long, and until the length is a ``multiple``. None is (0, 1), and
     a ValueError where several processes iterate, each of which would get all images.
@@ -126,6 +127,7 @@ class EpochSampler(DistributedSampler[Item]):
         own = (images + (0 if shuffle else world - 1 - rank)) // world
         self.images, self.length = images, own // multiple * multiple
         self.start = 0  # Images of the epoch that the next iteration skips: they were returned before
+        self.begun = False  # Whether the epoch was iterated over since it was set
 
     def __len__(self) -> int:
         return self.length
@@ -134,6 +136,7 @@ class EpochSampler(DistributedSampler[Item]):
         """Start ``epoch``; if it is the current one, keep the position within it."""
         if epoch != self.epoch:
             self.start = 0
+        self.begun = False
         super().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -142,7 +145,8 @@ class EpochSampler(DistributedSampler[Item]):
                 f"each of {processes()[1]} processes would get all images of this loader: give the Trainer "
                 "the data module itself, datamodule=..., or make it with shard=(rank, world)"
             )
-        start, self.start = self.start, 0
+        self.set_epoch(self.epoch + self.begun)
+        self.begun, start, self.start = True, self.start, 0
         order = torch.arange(self.images)
         if self.shuffle:
             order = torch.randperm(self.images, generator=generator(self.seed, self.epoch))

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
+from lightning.pytorch.trainer.states import TrainerStatus
 
 from cnnpool.data import Dataset, Loader, Split
 
@@ -28,7 +29,11 @@ class Images(LightningDataModule):
         return len(self._train_loader())
 
     def train_dataloader(self) -> Loader:
-        self._loader = self._on_device(self._train_loader())
+        """Training batches, in a loop without a Trainer those of the epoch after that of the last loader."""
+        before, self._loader = self._loader, self._on_device(self._train_loader())
+        # A Trainer sets the epoch, but may iterate before: to measure statistics of the first one.
+        if before and not (self.trainer and self.trainer.state.status == TrainerStatus.RUNNING):
+            self._loader.order.set_epoch(before.order.epoch + before.order.begun)
         # A checkpoint is restored before any loader exists.
         if self._position:
             self._loader.load_state_dict(self._position)

@@ -85,8 +85,9 @@ def test_a_run_resumed_after_any_batch_sees_exactly_the_rest(stop):
         assert same(epoch_of(second, 3), epoch_of(augmented(), 3))
         second.load_state_dict(state)
         assert same(epoch_of(second, 3), epoch_of(augmented(), 3))
+        # Nor does anything remain of it in the next epoch, which a plain loop goes on with.
         next(iter(second))
-        assert second.state_dict() == {"epoch": 3, "batch": 1}
+        assert second.state_dict() == {"epoch": 4, "batch": 1}
     else:
         # The epoch was whole: the next thing is the next one.
         assert same(list(second), epoch_of(augmented(), 3))
@@ -96,6 +97,16 @@ def test_only_the_epoch_that_goes_on_begins_in_its_middle():
     batches = augmented()
     batches.load_state_dict({"epoch": 2, "batch": 3})
     assert [len(list(batches)) for _ in range(2)] == [2, 5]
+
+
+def test_each_iteration_of_a_plain_loop_is_the_next_epoch_also_after_one_that_was_left():
+    batches = augmented()
+    rounds = [list(batches), list(itertools.islice(batches, 2)), list(batches)]
+    for epoch, found in enumerate(rounds):
+        assert same(found, epoch_of(augmented(), epoch)[: len(found)])
+    assert not torch.equal(*(labels for _, labels in (rounds[0][0], rounds[2][0])))
+    # A Trainer that sets an epoch shows that one, however often it was shown before.
+    assert same(epoch_of(batches, 2), rounds[2])
 
 
 def test_processes_that_share_a_loader_without_a_shard_are_refused(monkeypatch):

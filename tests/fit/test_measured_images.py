@@ -42,7 +42,18 @@ def test_as_many_images_are_sampled_as_the_probe_of_most_takes():
 def test_images_go_on_where_they_were_once():
     images = Images(data.build("digits", limit=64, batch_size=8))
     images.load_state_dict({"epoch": 0, "batch": 2})
-    assert [len(list(images.train_dataloader())) for _ in range(2)] == [6, 8]
+    shown = [list(images.train_dataloader()) for _ in range(2)]
+    assert [len(batches) for batches in shown] == [6, 8]
+    # Without a Trainer, a loader made anew is of the next epoch, unless the last one was only looked at.
+    images.train_dataloader()
+    batches = images.dataset.train_loader()
+    for epoch, made in enumerate([*shown, images.train_dataloader()]):
+        batches.sampler.set_epoch(epoch)
+        own = [labels for _, labels in batches][8 - len(made) :]
+        assert all(map(torch.equal, own, (labels for _, labels in made)))
+    images.trainer = SimpleNamespace(global_rank=0, world_size=1, state=SimpleNamespace(status="running"),
+        strategy=SimpleNamespace(root_device=torch.device("cpu")))  # fmt: skip
+    assert images.train_dataloader().state_dict()["epoch"] == 0
 
 
 def test_predictions_are_of_the_test_images(sets):
