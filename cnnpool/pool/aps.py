@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cnnpool.bounds import is_norm
-from cnnpool.pool.autograd.phases import blocks, check_phase, complete, sample_phase
+from cnnpool.pool.autograd.phases import blocks, checked_phase, complete, sample_phase
 from cnnpool.pool.autograd.winners import Ties
 from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_choice
 from cnnpool.pool.blur import blur_pool2d
@@ -254,8 +254,9 @@ def polyphase_unpool2d(
 
     Args:
         x: (N, C, H', W'), any floating dtype, which the result keeps with its memory format.
-        phase: result of the paired operator's ``choose``: whole numbers, (N,); or weights, floating, (N, P)
-            or (N, P, C), by which each phase gets its share, as ``lps`` mixes phases in training.
+        phase: result of the paired operator's ``choose``: whole numbers, (N,), one out of range an IndexError
+            on the CPU; or weights, floating, (N, P) or (N, P, C), by which each phase gets its share, as
+            ``lps`` mixes phases in training.
         stride: of the sampling, >= 1, or (vertical, horizontal).
         filter_size: taps of a circular binomial blur afterwards, which fills the zeros; the result is scaled
             by the product of the strides, so that a constant map stays constant.
@@ -273,7 +274,7 @@ def polyphase_unpool2d(
     size = tuple(output_size or (height * steps[0], width * steps[1]))
     if len(size) != 2 or tuple(map(ceil_div, size, steps)) != (height, width):
         raise ValueError(f"output_size={size} is not of a {height}x{width} map at stride={steps}")
-    check_phase(x, phase, count)
+    phase = checked_phase(x, phase, count)
     cells = x[:, :, :, None, :, None]
     if phase.is_floating_point():
         weights = phase.to(x.dtype).reshape(len(x), count, -1).movedim(1, 2).unflatten(2, steps)

@@ -19,6 +19,7 @@ from cnnpool.pool.window import (
     cached,
     check_map,
     check_real,
+    integer,
     is_channels_last,
     refuse_quantized,
     window_of,
@@ -48,7 +49,7 @@ def avg_pool2d(
         padding: zeros around the map, at most half of the kernel.
         ceil_mode: keep the last window even if it overhangs the edge; the overhang is never counted.
         count_include_pad: count the padding among the values of a window.
-        divisor_override: divide every sum by this nonzero number instead.
+        divisor_override: divide every sum by this nonzero whole number instead.
 
     Returns:
         (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``input``.
@@ -96,9 +97,10 @@ def _rule(
 ) -> tuple[Window, Counting]:
     window = window_of(kernel_size, stride, padding, 1, ceil_mode)
     check_map(shape, window, operator)
-    if divisor_override == 0:
-        raise Misfit("divisor_override must not be 0")
-    return window, Counting(count_include_pad, divisor_override)
+    override = integer(divisor_override)
+    if override == 0 or (override is None and divisor_override is not None):
+        raise Misfit(f"divisor_override must be a whole number other than 0, got {divisor_override!r}")
+    return window, Counting(count_include_pad, override)
 
 
 class AvgPool2d(LikeTorch, WindowPool2d):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.winners import Ties, indices_of, routed_maxima, winners_dtype
+from cnnpool.pool.autograd.winners import SMALL_INTEGERS, Ties, indices_of, routed_maxima, winners_dtype
 from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_suffices
 from cnnpool.pool.edges import PaddingMode, pad
@@ -137,10 +137,9 @@ def _torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool)
 
 
 def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
-    # With overlapping windows torch rounds half-precision gradients after every addition. It refuses a
-    # channels_last map of small integers that has more numbers than they can count.
+    # With overlapping windows torch rounds half-precision gradients after every addition.
     half = x.is_floating_point() and x.dtype.itemsize == 2 and window.overlaps and not is_exported()
-    small = x.dtype in (torch.int8, torch.uint8, torch.int16) and x.dim() == 4
+    small = x.dtype in SMALL_INTEGERS and x.dim() == 4
     exact = x.float() if half else x.contiguous() if small else x
     if return_indices:
         y, indices = F.max_pool2d_with_indices(exact, *window)

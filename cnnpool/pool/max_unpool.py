@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.linear import LinearMap
-from cnnpool.pool.autograd.winners import Route, indices_of, scatter
+from cnnpool.pool.autograd.winners import Route, indices_of, scatter, winners_dtype
 from cnnpool.pool.dispatch import is_plain
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import (
@@ -69,6 +69,8 @@ def _unpooled(x: Tensor, indices: Tensor, window: Window, size: tuple[int, int])
         _check(indices, size[0] * size[1], f"a {size[0]}x{size[1]} map")
         return _unpool(x, indices, size)
     _check(indices, window.cells, f"a window of {window.cells} cells")
+    # Kernels read winners in the type that they write.
+    indices = indices.to(winners_dtype(window.kernel, "first"))
     if window.output_size(*size) == x.shape[-2:] and not window.overlaps and not any(window.padding):
         # No two maxima share a place, so the kernels of the gradient can put them there.
         return scatter(x, indices, Route(window, "first", size, is_channels_last(x)))

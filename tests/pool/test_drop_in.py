@@ -41,7 +41,8 @@ def test_unpooling_by_indices_and_by_winners_is_torchs():
         y, index = F.max_pool2d(x, *window, return_indices=True)
         winners = pool.max_pool2d_with_winners(x, *window)[1]
         theirs = F.max_unpool2d(y, index, *window, output_size=(9, 12))
-        for places in (index, winners):
+        # The same places in wider integers than the kernels read.
+        for places in (index, winners, winners.short(), winners.int()):
             assert torch.equal(pool.max_unpool2d(y, places, *window, output_size=(9, 12)), theirs)
             last = y.contiguous(memory_format=torch.channels_last)
             back = pool.max_unpool2d(last, places, *window, output_size=(9, 12))

@@ -41,6 +41,13 @@ def test_maxima_of_integers_are_torchs_in_either_memory_format(dtype):
         for ties in ("first", "last", "split"):
             y = max_pool2d(x.contiguous(memory_format=layout), *window, ties=ties)
             assert_close(y, expected, rtol=0, atol=0, check_stride=True)
+            pair = pool.max_pool2d_with_winners(x.contiguous(memory_format=layout), *window, ties=ties)
+            winners = pool.max_pool2d_with_winners(x.double(), *window, ties=ties)[1]
+            assert_close(pair, (expected, winners.contiguous(memory_format=layout)), check_stride=True)
+        found = max_pool2d(x.contiguous(memory_format=layout), *window, return_indices=True)
+        pair = F.max_pool2d(x.double(), *window, return_indices=True)
+        indices = pair[1].contiguous(memory_format=layout)
+        assert_close(found, (expected, indices), check_stride=True)
         assert torch.equal(max_pool2d(x[0], *window), expected[0])
 
 

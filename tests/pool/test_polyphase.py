@@ -152,12 +152,13 @@ def test_the_gradient_goes_to_the_winners_of_the_chosen_phase():
 
 def test_each_value_goes_back_where_the_phase_was_taken_and_weights_share_it_out():
     x, phase, stride = maps(2, 3, 2, 4), torch.tensor([4, 1]), (2, 3)
-    y = pool.polyphase_unpool2d(x, phase, stride)
     expected = torch.zeros(2, 3, 4, 12, dtype=torch.float64)
     for n, c, i, j in itertools.product(*map(range, x.shape)):
         p, q = divmod(int(phase[n]), 3)
         expected[n, c, 2 * i + p, 3 * j + q] = x[n, c, i, j]
-    assert torch.equal(y, expected) and torch.equal(sample_phase(y, phase, stride), x)
+    for places in (phase, phase.int(), phase.byte()):
+        assert torch.equal(pool.polyphase_unpool2d(x, places, stride), expected)
+        assert torch.equal(sample_phase(expected, places, stride), x)
     assert torch.equal(pool.polyphase_unpool2d(x, F.one_hot(phase, 6).double(), stride), expected)
     per_channel = maps(2, 6, 3)
     spread = pool.polyphase_unpool2d(x, per_channel, stride)

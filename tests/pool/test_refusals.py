@@ -4,6 +4,7 @@
 """
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -40,7 +41,9 @@ REFUSED = [
     (lambda: pool.ada_pool2d(SMALL, 2, beta=1.5), "beta must"),
     (lambda: pool.aps_pool2d(FOUR, p=3.0), "p must be 1, 2 or inf, got 3.0"),
     (lambda: pool.aps_pool2d(FOUR, choose="most"), "choose must be one of max, min, got 'most'"),
-    (lambda: pool.avg_pool2d(FOUR, 2, divisor_override=0), "divisor_override must not be 0"),
+    (lambda: pool.avg_pool2d(FOUR, 2, divisor_override=0), "divisor_override must be .* other than 0, got 0"),
+    (lambda: pool.avg_pool2d(FOUR, 2, divisor_override=2.5), "divisor_override must be a whole .* got 2.5"),
+    (lambda: pool.avg_pool2d(FOUR, 2, divisor_override=True), "divisor_override must be .* got True"),
     (lambda: pool.blur_pool2d(FOUR, (3, 0)), "filter_size must be a whole number .*, or two of them"),
     (lambda: pool.blur_pool2d(FOUR, stride=0), "stride must be"),
     (lambda: pool.blur_pool2d(FOUR, padding_mode="mirror"), "padding_mode must be one of .*'mirror'"),
@@ -62,6 +65,7 @@ REFUSED = [
     (lambda: pool.adaptive_blur_pool2d(MAPS, torch.zeros(2, 18, 2, 2)), "groups a divisor of C = 3"),
     (lambda: pool.aps_pool2d(MAPS, phase=torch.zeros(3).long()), r"phase must be \(2,\), got \(3,\)"),
     (lambda: pool.aps_pool2d(MAPS, phase=torch.zeros(2)), r"phase must be \(2, 4\) or \(2, 4, 3\), got"),
+    (lambda: pool.aps_pool2d(MAPS, phase=torch.ones(2) > 0), "phase must be whole .* got torch.bool"),
     (lambda: pool.gated_pool2d(FOUR, torch.zeros(1, 9), 2), r"weight must be \(C or 1, 4\)"),
     (lambda: build("lift", 2).inverse([torch.zeros(1, 2, 2, 2)]), r"four maps of one shape, got \[\(1, 2"),
     (lambda: pool.lip_pool2d(MAPS, torch.zeros(2, 1, 4, 4), 2), "logits"),
@@ -123,9 +127,12 @@ def test_a_map_that_does_not_fit_is_refused_in_a_line_by_every_operator_and_func
 
 
 def test_a_phase_that_is_not_there_is_no_index():
-    for phase in (-5, 4, 9):
-        with pytest.raises(IndexError):
-            pool.aps_pool2d(torch.zeros(2, 1, 4, 4), phase=torch.tensor([0, phase]))
+    calls = (lambda p: pool.aps_pool2d(MAPS, phase=p), lambda p: pool.polyphase_unpool2d(MAPS, p))
+    dtypes = (torch.int64, torch.int8)
+    for phase, dtype, kernels, call in product((-5, -1, 4, 9), dtypes, (None, False), calls):
+        message = f"phase must be 0 to 3, got {min(phase, 0)} to {max(phase, 0)}"
+        with pool.dispatch.use(kernels), pytest.raises(IndexError, match=message):
+            call(torch.tensor([0, phase], dtype=dtype))
 
 
 def test_the_ends_that_are_allowed_are_taken():

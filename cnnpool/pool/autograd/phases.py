@@ -8,9 +8,9 @@ from torch import Tensor
 from cnnpool.pool.autograd.linear import LinearMap, transpose
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
-from cnnpool.pool.dispatch import kernels
+from cnnpool.pool.dispatch import is_plain, kernels
 from cnnpool.pool.edges import pad
-from cnnpool.pool.internals import holds, is_exported
+from cnnpool.pool.internals import holds, is_exported, is_watched
 from cnnpool.pool.window import ceil_div, is_channels_last, laid_out, wide, window_of
 
 
@@ -40,12 +40,12 @@ def sample_phase(
     """One phase per sample, or a weighted sum of all, (N, C, ceil(H/s), ceil(W/s)), in the format of ``x``.
 
     ``phase`` holds whole numbers 0..P-1, (N,), with P the product of the strides, or floating weights, (N, P)
-    or (N, P, C); else a ValueError. A circular binomial blur of ``filter_size`` taps may come before.
+    or (N, P, C); see ``checked_phase``. A circular binomial blur of ``filter_size`` taps may come before.
     """
     x = complete(x, stride)
     if filter_size != (1, 1):
         x = blur_pool2d(x, filter_size, 1, "circular")
-    check_phase(x, phase, stride[0] * stride[1])
+    phase = checked_phase(x, phase, stride[0] * stride[1])
     if not phase.is_floating_point():
         lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
         # Without the autograd function compilers make one graph for maps of any size.
@@ -56,14 +56,28 @@ def sample_phase(
     return added(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
 
 
-def check_phase(x: Tensor, phase: Tensor, count: int) -> None:
-    """Raise a ValueError unless ``phase`` chooses or weighs ``count`` phases for each sample of ``x``."""
+def checked_phase(x: Tensor, phase: Tensor, count: int) -> Tensor:
+    """``phase``, whole numbers as int64, or a ValueError unless it chooses or weighs ``count`` phases for
+    each sample of ``x``; for one out of range an IndexError on the CPU.
+    """
+    if phase.dtype == torch.bool or phase.is_complex():
+        raise ValueError(f"phase must be whole numbers, or floating weights, got {phase.dtype}")
     shapes: list[tuple[int, ...]] = [x.shape[:1]]
     if phase.is_floating_point():
         shapes = [(x.shape[0], count), (x.shape[0], count, x.shape[1])]
     if all(phase.shape != shape for shape in shapes):
         wanted = " or ".join(str(tuple(shape)) for shape in shapes)
         raise ValueError(f"phase must be {wanted}, got {tuple(phase.shape)}")
+    if phase.is_floating_point():
+        return phase
+    phase = phase.long()
+    # On a GPU that would synchronise.
+    readable = not torch.compiler.is_compiling() and not is_watched() and phase.is_cpu and is_plain(phase)
+    if readable and len(phase):
+        least, most = phase.aminmax()
+        if least < 0 or most >= count:
+            raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
+    return phase
 
 
 class Lattice(NamedTuple):
@@ -75,7 +89,7 @@ class Lattice(NamedTuple):
 
 
 def _take(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
-    if kernel := _kernel(x, lattice, phase):
+    if kernel := _kernel(x, phase):
         y: Tensor = kernel.take(x, phase, lattice.stride, lattice.channels_last)
         return y
     return _taken(x, lattice, phase)
@@ -90,21 +104,15 @@ def _taken(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
 
 
 def _put(y: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
-    if kernel := _kernel(y, lattice, phase):
+    if kernel := _kernel(y, phase):
         x: Tensor = kernel.put(y, phase, lattice.stride, lattice.channels_last)
         return x
     return laid_out(transpose(lambda x: _taken(x, lattice, phase), y, lattice.size), lattice.channels_last)
 
 
-def _kernel(x: Tensor, lattice: Lattice, phase: Tensor) -> Any:
-    kernel = kernels("phases", x) if phase.dtype == torch.int64 else None
-    # torch's operators check every index; on a GPU that would synchronise.
-    if kernel is not None and x.is_cpu and len(phase):
-        count = lattice.stride[0] * lattice.stride[1]
-        least, most = phase.aminmax()
-        if least < 0 or most >= count:
-            raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
-    return kernel
+def _kernel(x: Tensor, phase: Tensor) -> Any:
+    kernel = kernels("phases", x)
+    return kernel if kernel is not None and is_plain(phase) else None
 
 
 PHASE = LinearMap(_take, _put)

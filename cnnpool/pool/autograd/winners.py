@@ -18,6 +18,8 @@ from cnnpool.pool.dispatch import is_torchs, kernels
 from cnnpool.pool.window import Window, is_channels_last, laid_out, memory_format, wide
 
 Ties = Literal["first", "last", "split"]
+SMALL_INTEGERS = (torch.int8, torch.uint8, torch.int16)
+"""torch refuses a channels_last map of them that has more numbers than they can count."""
 
 
 class Route(NamedTuple):
@@ -35,7 +37,10 @@ def maxima(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     if kernel is not None:
         found: tuple[Tensor, Tensor] = kernel.forward(x, window)
         return found
-    y, index = F.max_pool2d(x, *window, return_indices=True)
+    small = x.dtype in SMALL_INTEGERS
+    y, index = F.max_pool2d(x.contiguous() if small else x, *window, return_indices=True)
+    if small:
+        y, index = (laid_out(t, is_channels_last(x)) for t in (y, index))
     if ties == "first":
         return y, places_of(index, window, x.shape[-2], x.shape[-1])
     lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
