@@ -7,6 +7,7 @@ from numpy.random import SeedSequence
 from torch import Tensor, distributed, nn
 from torchmetrics import Metric
 
+from cnnpool.lightning.unnoticed import unnoticed
 from cnnpool.probe.base import described, examined
 from cnnpool.probe.consistency import PRESETS, paired_predictions, refusal
 
@@ -45,6 +46,9 @@ class ShiftConsistency(Metric):
         self.drawn = 0
         self.add_state("agreeing", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
+        # A constant: in a MetricCollection metrics become one for good while their states are equal.
+        drawing = torch.tensor([*f"{preset} {seed}".encode()])
+        self.add_state("drawing", drawing, dist_reduce_fx="max")
 
     def update(self, model: nn.Module, images: Tensor) -> None:
         """Add one pair per image of (N, C, H, W), normalised; ``model`` is left unchanged.
@@ -55,11 +59,11 @@ class ShiftConsistency(Metric):
         """
         if not (isinstance(images, Tensor) and images.ndim == 4):
             raise ValueError(f"images must be a tensor (N, C, H, W), got {described(images)}")
-        if reason := refusal(model, self.preset, images):
-            raise ValueError(reason)
         rank = distributed.get_rank() if distributed.is_initialized() else 0
         seed = int(SeedSequence((self.seed, rank, self.drawn)).generate_state(1)[0])
-        with examined(model), torch.no_grad():
+        with unnoticed(model), examined(model), torch.no_grad():
+            if reason := refusal(model, self.preset, images):
+                raise ValueError(reason)
             first, second = paired_predictions(model, images, self.preset, seed)
         self.agreeing += (first == second).sum().to(self.agreeing.device)
         self.pairs += len(first)

@@ -65,9 +65,22 @@ def fingerprint(argument: Any) -> str:
         return f"({''.join(map(fingerprint, argument))})"
     if (code := getattr(argument, "__code__", None)) is not None:
         held = [cell.cell_contents for cell in argument.__closure__ or () if cell != EMPTY]
-        text = repr((code.co_code, code.co_names, code.co_consts, argument.__defaults__, held))
+        parts = code.co_code, code.co_names, code.co_consts, argument.__defaults__, held
+        text = repr(ordered(parts))
         return f"({argument.__module__}.{argument.__qualname__} {crc32(_ADDRESS.sub('', text).encode()):08x})"
-    return f"({_ADDRESS.sub('', repr(argument))})"
+    return f"({_ADDRESS.sub('', repr(ordered(argument)))})"
+
+
+def ordered(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """``value`` with sorted lists for the sets in it, whose order differs between processes."""
+    if any(value is one for one in around):
+        return "..."
+    inside = partial(ordered, around=(*around, value))
+    if isinstance(value, set | frozenset):
+        return sorted(repr(inside(one)) for one in value)
+    if type(value) is dict:
+        return dict(zip(value, map(inside, value.values()), strict=True))
+    return type(value)(map(inside, value)) if type(value) in (tuple, list) else value
 
 
 def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tuple[Tensor, Tensor] | None:

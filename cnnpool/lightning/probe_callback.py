@@ -12,9 +12,10 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from cnnpool.lightning import probe_batch
-from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, measurable
+from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, fingerprint, measurable
+from cnnpool.lightning.unnoticed import unnoticed
 from cnnpool.probe import Batch, Probe
-from cnnpool.probe.base import Result, Stages, described, examined, scalars
+from cnnpool.probe.base import Result, Stages, described, examined, maps_of, scalars
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import named_stages, stages_of
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
 
 Network = Callable[[LightningModule], nn.Module]
 NETWORK = "pass network=, a function from the LightningModule to the module that turns images into logits"
+STAGES = "stages=, names of modules that return a map"
 
 
 class ProbeCallback(Callback):
     """Runs any probe after every few epochs on the same images, on the first process.
 
     The images are the first ones seen in validation, or in training if there is no validation: no image is
-    loaded twice. Weights, buffers, gradients, modes and random generators are restored, so a training with
-    the callback is bit-identical to one without it. Parameters are measured as the Trainer holds them, in
-    their precision, without autocast. Compiled modules run uncompiled meanwhile.
+    loaded twice. Weights, buffers, gradients, modes and random generators are restored and nothing that the
+    module logs counts, so a training with the callback is bit-identical to one without it. Parameters are
+    measured as the Trainer holds them, without autocast. Compiled modules run uncompiled meanwhile.
 
     An error after the first training step gives a warning: the callback stops, and the training continues.
 
@@ -56,7 +58,8 @@ class ProbeCallback(Callback):
 
     Raises:
         ValueError: if an argument is out of range; before the first training step for an unknown stage, a
-            batch or output that cannot be measured, a strategy that shards (FSDP, tensor parallel, ZeRO 3).
+            batch or output that cannot be measured, a strategy that shards (FSDP, tensor parallel, ZeRO 3),
+            another callback that would log other images or networks by the same tags.
     """
 
     def __init__(
@@ -90,8 +93,11 @@ class ProbeCallback(Callback):
         self._collected = BatchCollector(samples, unpack)
         self._from_training = self._checked = self._failed = False
         key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
-        told = (network, batch, None if unpack is probe_batch.first_two else unpack)
-        self._key = key + "".join(probe_batch.fingerprint(one) for one in told if one is not None)
+        own_unpack = None if unpack is probe_batch.first_two else unpack
+        # A given batch is measured whole.
+        told = (network, batch, own_unpack, None if batch else samples, mean, std)
+        self._subject = "".join(fingerprint(one) for one in told if one is not None)
+        self._key = key + self._subject + (fingerprint(quantities) if quantities else "")
 
     @property
     def state_key(self) -> str:
@@ -119,8 +125,18 @@ class ProbeCallback(Callback):
                 f"{type(strategy).__name__} shards: use ddp, or measure a checkpoint by cnnpool probe"
             )
         self._checked = self._failed = False
+        if stage == "fit" and trainer.current_epoch == 0:
+            # Another training; Lightning loads a checkpoint afterwards.
+            self._collected = BatchCollector(self._collected.samples, self._collected.unpack)
+            self.latest, self._from_training = {}, False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for other in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(other, ProbeCallback) and (tag := self._shared_tag(other)):
+                raise ValueError(
+                    f"{type(self).__name__} and another {type(other).__name__} would both log {tag}, of "
+                    "other images or networks: give one of them other quantities=, or stages= of other names"
+                )
         # Values from a checkpoint.
         self._publish(trainer)
 
@@ -195,6 +211,16 @@ class ProbeCallback(Callback):
         if "collected" in state_dict:
             self._collected.load_state_dict(state_dict["collected"])
 
+    def _shared_tag(self, other: "ProbeCallback") -> str | None:
+        """A tag by which both log measurements of different images or networks; None without one."""
+        if self._subject == other._subject or self.probe.section != other.probe.section:
+            return None
+        own, theirs = ({n.replace(".", "_") for n in one.stages or ()} for one in (self, other))
+        apart = own and theirs and not own & theirs
+        shared = (one for one in self.quantities if one in other.quantities)
+        tags = (one.below(self.probe.section).tag for one in shared if not (apart and one.by_stage))
+        return next(tags, None)
+
     def _collect(self, trainer: Trainer, batch: Any) -> None:
         if trainer.is_global_zero and not self._failed:
             try:
@@ -213,7 +239,8 @@ class ProbeCallback(Callback):
     def _check(self, trainer: Trainer, module: LightningModule, images: Tensor, labels: Tensor) -> None:
         self._checked = True
         # Validation creates inference tensors, which do not support gradients.
-        with torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager")
+        with torch.inference_mode(False), eager, unnoticed(module):
             images = trainer.precision_plugin.convert_input(images[:2].clone().to(module.device))
             network = self.network(module) if self.network else module
             if self.stages is None:
@@ -229,7 +256,7 @@ class ProbeCallback(Callback):
             batch = batch._replace(black=batch.images.amin((0, 2, 3)))
         network = self.network(module) if self.network else module
         # Hooks of the probes do not fire inside compiled graphs.
-        with torch.compiler.set_stance("force_eager"):
+        with torch.compiler.set_stance("force_eager"), unnoticed(module):
             stages = self._stages(network, batch.images[:1].to(module.device))
             self.latest = self.probe.measure(network, stages, *batch)
             figures = self.figures(network, stages, batch, self.latest) if trainer.loggers else {}
@@ -295,16 +322,24 @@ def check(
     if labels.max() >= classes:
         raise ValueError(f"labels must be below {classes}, the classes, got {int(labels.max())}: {UNPACK}")
     stages = find()
-    if not probe.tried:
-        return
     # Some probes compare different images.
     few = max(2, len(images))
     batch = (torch.cat((t, t))[:few] for t in (images, labels[: len(images)].to(images.device)))
     name = type(probe).__name__
     try:
-        probe.measure(network, stages, *batch)
+        if probe.tried:
+            probe.measure(network, stages, *batch)
+        elif any(one.by_stage for one in probe.quantities):
+            refuse_no_maps(maps_of(network, stages, images))
     except Exception as error:
-        raise ValueError(f"{name} cannot measure {kind}: {_line(error)}; {NETWORK}") from error
+        raise ValueError(f"{name} cannot measure {kind}: {_line(error)}; {NETWORK}, or {STAGES}") from error
+
+
+def refuse_no_maps(outputs: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless the outputs of all stages are (N, C, H, W)."""
+    for stage, output in outputs.items():
+        if output.ndim != 4:
+            raise ValueError(f"stage {stage} returns {described(output)}, no map (N, C, H, W)")
 
 
 def _line(error: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from cnnpool.bounds import CountOrZero
 from cnnpool.quantity import Quantity, find, numbers
@@ -81,7 +82,7 @@ class Probe(ABC):
         ``labels`` may be integers of any kind, also of pixels, (N, H, W); a ValueError for others.
         """
         batch = Batch(images, classes_of(images, labels), black, white)
-        with examined(model):
+        with buffers_kept(model), examined(model):
             return self.read(model, stages, batch)
 
     @abstractmethod
@@ -116,10 +117,10 @@ def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:
 
 @contextmanager
 def examined(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in eval mode; restores every module's mode and the random generators afterwards.
+    """The model in eval mode; restores every module's mode and torch's random generators afterwards.
 
     In eval mode batch normalisation uses its running statistics and no operator draws, so nothing in the
-    model changes and each sample's output depends on that sample alone.
+    model changes (but see ``buffers_kept``) and each sample's output depends on that sample alone.
     """
     training = [module for module in model.modules() if module.training]
     # A probe may ask for this hundreds of times: parameters are only looked at where they may be on a GPU.
@@ -133,6 +134,23 @@ def examined(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Restores the buffers of ``model`` afterwards: fake quantisers, for one, write them in eval mode too."""
+    owned = [(module, *held) for module in model.modules() for held in module.named_buffers(recurse=False)]
+    values = [buffer if is_lazy(buffer) else buffer.clone() for *_, buffer in owned]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for (module, name, buffer), value in zip(owned, values, strict=True):
+                if getattr(module, name, None) is not buffer:
+                    setattr(module, name, buffer)
+                # A write would also count for autograd, which may have saved the buffer.
+                if buffer is not value and not torch.equal(buffer, value):
+                    buffer.resize_(value.shape).copy_(value)
+
+
+@contextmanager
 def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
     """The output (or with ``inputs`` the input) of each stage in the latest forward pass, by stage."""
     seen: dict[str, Tensor] = {}
@@ -140,6 +158,8 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
     for stage, module in stages.items():
 
         def hook(_: nn.Module, args: Any, named: Any, returned: Tensor, stage: str = stage) -> Any:
+            if not (inputs or isinstance(returned, Tensor)):
+                raise ValueError(f"stage {stage} returns {described(returned)}, no map (N, C, H, W)")
             seen[stage] = first_input(args, named) if inputs else returned
             # The next layer may overwrite its input, as ``ReLU(inplace=True)`` does.
             return None if inputs else returned.clone()

@@ -1,6 +1,8 @@
+import random
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping
@@ -20,14 +22,29 @@ def bits(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
+def restless(module):
+    """``module`` with passes that count in a buffer, draw in Python and numpy, and log, also in eval mode."""
+
+    def note(module, _):
+        module.calls += 1
+        module.log("drawn", random.random() + np.random.rand())
+
+    module.register_buffer("calls", torch.tensor(0))
+    module.register_forward_pre_hook(note)
+    random.seed(0)
+    np.random.seed(0)
+    return module
+
+
 @pytest.mark.parametrize(("manual", "precision"), [(False, "bf16-mixed"), (True, "64-true")])
 def test_training_with_all_callbacks_ends_in_the_same_bits(train, loaders, manual, precision):
-    given = Aliasing(samples=8, batch=next(iter(loaders[1])))
+    given = ProbeCallback(probe.LieDerivative(samples=8), batch=next(iter(loaders[1])))
     callbacks = [GradientRouting(), ShiftInvariance(max_shift_px=2), Aliasing(), Cost(), given]
-    _, plain = train(manual=manual, precision=precision)
-    state = torch.get_rng_state()
-    _, probed = train(*callbacks, manual=manual, precision=precision)
-    assert torch.equal(torch.get_rng_state(), state)
+    trainer, plain = train(manual=manual, precision=precision, change=restless)
+    state, drawn, logged = torch.get_rng_state(), random.random() + np.random.rand(), trainer.callback_metrics
+    trainer, probed = train(*callbacks, manual=manual, precision=precision, change=restless)
+    assert torch.equal(torch.get_rng_state(), state) and random.random() + np.random.rand() == drawn
+    assert trainer.callback_metrics["drawn"] == logged["drawn"]
     assert bits(plain).keys() == bits(probed).keys()
     for name, value in bits(plain).items():
         assert torch.equal(value, probed.state_dict()[name]), name

@@ -7,8 +7,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torchmetrics import MetricCollection
 
-from cnnpool.lightning import GradientRouting, GradientSparsity, ShiftConsistency
+from cnnpool import probe
+from cnnpool.lightning import GradientRouting, GradientSparsity, ProbeCallback, ShiftConsistency
+from cnnpool.lightning.probe_batch import fingerprint
 from cnnpool.probe.consistency import PRESETS, paired_predictions
 
 
@@ -49,6 +52,19 @@ def test_every_batch_of_forward_draws_other_pairs():
     assert metric.compute().item() == pytest.approx(sum(batches) / 4)
 
 
+def test_metrics_of_a_collection_stay_apart_after_equal_values():
+    model, images = linear()
+    alone = {preset: ShiftConsistency(preset) for preset in ("distinct", "aps_crop")}
+    together = MetricCollection({preset: ShiftConsistency(preset) for preset in alone})
+    # Of black images all pairs agree.
+    for part in (0 * images, images):
+        together.update(model, part)
+        for metric in alone.values():
+            metric.update(model, part)
+    assert together.compute() == {preset: metric.compute() for preset, metric in alone.items()}
+    assert len(set(map(float, together.compute().values()))) == 2
+
+
 def in_group(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     model, images = linear()
@@ -78,6 +94,8 @@ def test_two_processes_add_up(tmp_path):
 
 def test_the_model_is_left_as_found_and_an_unknown_preset_is_refused():
     model = nn.Sequential(nn.BatchNorm2d(1), nn.Dropout(), nn.Flatten(), nn.Linear(64, 2)).train()
+    model.register_buffer("calls", torch.tensor(0))
+    model.register_forward_pre_hook(lambda model, _: setattr(model, "calls", model.calls + 1))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     images, state = torch.rand(4, 1, 8, 8), torch.get_rng_state()
     ShiftConsistency().update(model, images)
@@ -106,11 +124,25 @@ def test_callbacks_of_one_kind_with_other_arguments_have_keys_of_their_own():
         {"network": partial(getattr, "first")}, {"network": partial(getattr, "second")},
         {"unpack": lambda batch: (batch["a"], batch["b"])},
         {"unpack": lambda batch: (batch["x"], batch["b"])},
+        {"quantities": ("zero_fraction",)}, {"quantities": ("coverage",)},
+        {"mean": [0.5], "std": [1.0]}, {"mean": [0.5], "std": [2.0]},
+        {"samples": 3},
     ]  # fmt: skip
-    keys = [GradientRouting(samples=2, **options).state_key for options in told]
+    routing = probe.GradientRouting()
+    keys, again = ([ProbeCallback(routing, **options).state_key for options in told] for _ in range(2))
     assert len(set(keys)) == len(told)
-    assert keys == [GradientRouting(samples=2, **options).state_key for options in told]
+    assert keys == again
     assert not any(" at 0x" in key for key in keys)
     # A variable that is given later.
     assert GradientRouting(network=lambda module: net).state_key
     net = None
+
+
+def test_a_key_is_the_same_whatever_the_order_of_a_set():
+    # 0 and 8 have one place in a small set: the order is that of their arrival.
+    assert str({0, 8}) != str({8, 0})
+    for one, other in [
+        (lambda batch: batch in {0, 8}, lambda batch: batch in {8, 0}),
+        (partial(max, key=[{0: {0, 8}}]), partial(max, key=[{0: {8, 0}}])),
+    ]:
+        assert fingerprint(one) == fingerprint(other) != fingerprint(lambda batch: batch in {0, 9})

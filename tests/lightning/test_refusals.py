@@ -1,6 +1,8 @@
 """Somebody's training is refused before its first step, or never ended."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -136,10 +138,14 @@ def test_a_failure_later_is_warned_of_once_and_ends_no_training():
     ]
     assert trainer.current_epoch == 4 and module.steps == 16
     assert callback.latest == {"mean": pytest.approx(IMAGES.mean().item())} and other.values
-    # Another training begins anew.
-    callback.probe.fails, callback.latest = -1, {}
-    fit(Theirs(), [callback], epochs=1)
-    assert callback.latest
+    # Another training begins anew, with its own images.
+    callback.probe.fails = -1
+    trainer = quiet_trainer(max_epochs=1, callbacks=[callback])
+    trainer.fit(Theirs(), loader(CLASSES), loader(CLASSES, torch.ones(16, 1, 8, 8)))
+    assert callback.latest == {"mean": 1}
+    # The same one goes on with them.
+    trainer.fit(Theirs(), loader(CLASSES), loader(CLASSES))
+    assert callback.latest == {"mean": 1}
 
 
 def test_a_validation_batch_that_cannot_be_measured_is_warned_of_once():
@@ -174,6 +180,48 @@ def test_a_probe_of_many_passes_is_not_tried_beforehand():
             raise AssertionError("tried")
 
     check(Long(), Theirs(), dict, IMAGES, CLASSES)
+
+
+class Pair(nn.Module):
+    """The head of a network on the first of two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool, self.flat, self.head = nn.MaxPool2d(2, return_indices=True), nn.Flatten(), nn.Linear(16, 3)
+
+    def forward(self, images):
+        return self.head(self.flat(self.pool(images)[0]))
+
+
+@pytest.mark.parametrize(("stage", "returned"), [("pool", "a tuple"), ("flat", r"float32 \(16, 16\)")])
+def test_a_stage_without_a_map_is_refused_also_by_a_probe_of_many_passes(stage, returned):
+    network = Pair()
+    said = rf"stage {stage} returns {returned}, no map \(N, C, H, W\);.* or stages=, names of modules"
+    with pytest.raises(ValueError, match=said):
+        check(probe.ShiftInvariance(), network, lambda: {stage: getattr(network, stage)}, IMAGES, CLASSES)
+    # Other probes do not look at stages.
+    check(probe.Corruptions(), network, lambda: {stage: getattr(network, stage)}, IMAGES, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ({}, {"network": lambda module: module.teacher}, True),
+        ({}, {"samples": 8}, True),
+        ({}, {"quantities": ("coverage",)}, False),
+        ({}, {"samples": 8, "quantities": ("coverage",)}, True),
+        ({"quantities": ("zero_fraction",)}, {"samples": 8, "quantities": ("coverage",)}, False),
+        ({"stages": ["a.pool"]}, {"samples": 8, "stages": ["b.pool"]}, False),
+        ({"stages": ["a.pool"]}, {"samples": 8, "stages": {"a_pool": nn.MaxPool2d(2)}}, True),
+        ({"stages": ["a.pool"]}, {"samples": 8}, True),
+    ],
+)
+def test_two_callbacks_do_not_log_two_measurements_by_one_name(one, other, clash):
+    first, second = GradientRouting(**one), GradientRouting(**other)
+    trainer = SimpleNamespace(callbacks=[first, Aliasing(samples=8), second], callback_metrics={})
+    said = r"GradientRouting and another GradientRouting would both log gradient/\w+/<stage>, of other"
+    with pytest.raises(ValueError, match=said) if clash else nullcontext():
+        first.on_fit_start(trainer, None)
 
 
 def test_early_stopping_sees_the_values():

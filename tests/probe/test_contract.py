@@ -47,6 +47,25 @@ def test_a_network_that_draws_leaves_the_generators_as_they_were():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_buffers_that_are_written_in_eval_mode_are_as_before():
+    class Observer(torch.nn.Flatten):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("least", torch.zeros(0))
+            self.register_buffer("calls", torch.tensor(0))
+            self.register_buffer("never", None)
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            self.least.resize_(x.shape[1]).copy_(x.amin((0, 2, 3)))
+            return super().forward(x)
+
+    model = Observer()
+    calls, images = model.calls, torch.rand(2, 3, 2, 2)
+    build("all_shifts").measure(model, {}, images, torch.tensor([0, 1]))
+    assert model.calls is calls and calls == 0 and model.least.shape == (0,)
+
+
 def state(model, images):
     return {
         "tensors": copy.deepcopy(model.state_dict()),
