@@ -83,7 +83,8 @@ def offer(table: Mapping[str, Entry], group: str, entry: Entry, taken: Iterable[
             return name
     name = getattr(entry, "__name__", "")
     if not name.isidentifier():
-        raise ValueError(f"{entry!r} has no name: give a class, or a function defined by def")
+        kind = type(entry).__name__
+        raise ValueError(f"this {kind} has no name: give a class, or a function defined by def")
     if name in (*table, *taken):
         raise ValueError(f"{name} is the name of another of the {group}: give yours another name")
     _given.setdefault(group, {})[name] = entry

@@ -13,6 +13,7 @@ import yaml
 from cnnpool import data, network, probe
 from cnnpool.choices import located
 from cnnpool.data import Dataset
+from cnnpool.data.image_source import ImageSource
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.published import Published
 from cnnpool.published.build import preset_of, sentence, sized
@@ -157,6 +158,8 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     }
     if dataset.white is not None:
         known["white"] = dataset.white
+    if isinstance(dataset.source, ImageSource):
+        known["max_megapixels"] = dataset.source.max_megapixels
     stages = as_json(stages)
     made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
     classifier = (kind or Classifier)(as_json(made), known, dict(fit), seed, model=net)

@@ -1,6 +1,7 @@
 """Data sets as tensors in memory, and their batches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -30,15 +31,23 @@ DATASETS: dict[str, type[Source]] = {
 }
 
 
-def build(name: str, *, seed: int = 0, samples: int | None = None, **options: Any) -> Dataset:
+def build(
+    name: str,
+    *,
+    seed: int = 0,
+    samples: int | None = None,
+    alike: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Dataset:
     """Build the data set called ``name``, cut by ``seed``, and log what it holds.
 
-    With ``samples``, of files listed by class no more training and test images are decoded.
+    With ``samples``, of files listed by class no more training and test images are decoded; ``alike`` are
+    ``size`` and ``white`` of a model's images.
 
     A ValueError for an unknown name, option or value; a DataError if files are missing or damaged.
     """
     source = registry.construct(DATASETS, "datasets", name, **options)
-    dataset = assemble(name, source, seed=seed, samples=samples)
+    dataset = assemble(name, source, seed=seed, samples=samples, alike=alike)
     tell(dataset)
     return dataset
 
@@ -65,7 +74,10 @@ def from_tensors(
     parts = {"train": train, "test": test} | ({"val": val} if val else {})
     for name, part in parts.items():
         _check_tensors(name, *part)
-    splits: dict[str, Any] = {name: Split(images, labels.long()) for name, (images, labels) in parts.items()}
+    # Copies, as a script may go on to change its tensors.
+    splits: dict[str, Any] = {
+        name: Split(images.clone(), labels.long().clone()) for name, (images, labels) in parts.items()
+    }
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 
     class Tensors(Source):

@@ -150,7 +150,10 @@ class Earlier:
         row = self.rows.get(self.stamps[place])
         if row is None:
             return None
-        pixels = self.file.read(np.array([row]), self.shape)[0]
+        try:
+            pixels = self.file.read(np.array([row]), self.shape)[0]
+        except DataError:
+            return None
         sums = sums_of(pixels)
         return (pixels, sums) if np.array_equal(sums, self.sums[row]) else None
 

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -125,13 +127,18 @@ class Dataset:
         )
 
 
-def assemble(name: str, source: Source, *, seed: int, samples: int | None = None) -> Dataset:
+def assemble(
+    name: str,
+    source: Source,
+    *,
+    seed: int,
+    samples: int | None = None,
+    alike: Mapping[str, Any] = MappingProxyType({}),
+) -> Dataset:
     """Read ``source`` and split it: validation by ``seed`` unless published, then ``limit`` apart."""
     if samples is not None and isinstance(source, ImageSource):
         source = replace(source, val_size=0, limit=None)
-        raw = source.read(samples)
-    else:
-        raw = source.read()
+    raw = source.read(samples, **alike) if isinstance(source, ImageSource) else source.read()
     _check(name, raw)
     _check_colours(raw, source)
     labels = raw.train.labels

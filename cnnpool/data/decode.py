@@ -3,9 +3,10 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from errno import EACCES, ELOOP, ENOENT, EPERM
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from errno import EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM
 from io import BytesIO
+from threading import Lock, Thread, current_thread
 from typing import NamedTuple
 
 import numpy as np
@@ -34,11 +35,14 @@ TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}  # EXIF orientation -> counterclo
 MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places after the turns
 SIDEWAYS = (5, 6, 7, 8)  # Orientations in which height and width change places
 MADE_BY = f"3 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
+OF_FILES = (EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM)
+"""Errors of a file that stay: it is missing or damaged, or may not be read."""
 Size = tuple[int, int]
 Picture = str | bytes | Image.Image  # A file's path, its content, or an image decoded elsewhere
 
-
 DEPTHS = (8, 10, 12, 14, 16)
+MEGAPIXELS = 200  # Largest image that is read by default
+_lock, _users, _restored = Lock(), list[Thread](), ExitStack()  # Of the threads that have Pillow quiet
 
 
 class Header(NamedTuple):
@@ -66,13 +70,31 @@ def reason(error: Exception) -> str:
 def is_passing(error: Exception) -> bool:
     """Whether the error may be temporary: memory was short, or a disk or network failed."""
     return isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno not in (None, ENOENT, EACCES, EPERM, ELOOP)
+        isinstance(error, OSError) and error.errno not in (None, *OF_FILES)
     )
 
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Turn off Pillow's size limit, warnings and log, in the whole process: errors are reported by file."""
+    """Turn off Pillow's size limit, warnings and log, in the whole process: errors are reported by file.
+
+    They come back when the last of several threads is done.
+    """
+    with _lock:
+        if not _users:
+            _restored.enter_context(_without_limit())
+        _users.append(current_thread())
+    try:
+        yield
+    finally:
+        with _lock:
+            _users.pop()
+            if not _users:
+                _restored.close()
+
+
+@contextmanager
+def _without_limit() -> Iterator[None]:
     Image.init()
     log = logging.getLogger("PIL")
     limit, level = Image.MAX_IMAGE_PIXELS, log.level

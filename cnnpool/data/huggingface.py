@@ -69,9 +69,9 @@ class HuggingFace(ImageSource):
             import datasets
         except ImportError:
             raise DataError("data=huggingface needs datasets: pip install 'cnnpool[huggingface]'") from None
-        path, files = self.path, None
-        if Path(path).expanduser().is_file():
-            path, files = "parquet", str(Path(path).expanduser())
+        path, files = os.path.expanduser(self.path), None
+        if os.path.isfile(path):
+            path, files = "parquet", path
         try:
             found: Mapping[str, Any] = datasets.load_dataset(
                 path,
@@ -112,10 +112,10 @@ class HuggingFace(ImageSource):
 
 
 class Column:
-    """(image, label) of every row of a split, with images encoded; ``numbers`` maps labels to numbers."""
+    """(image, label) of every row of a ``part``, with images encoded; ``numbers`` maps labels to numbers."""
 
-    def __init__(self, rows: Any, image: str, label: str, numbers: Mapping[Any, int]):
-        self.rows, self.image, self.label, self.numbers = rows, image, label, numbers
+    def __init__(self, part: str, rows: Any, image: str, label: str, numbers: Mapping[Any, int]):
+        self.part, self.rows, self.image, self.label, self.numbers = part, rows, image, label, numbers
         self.lock = Lock()
 
     def __len__(self) -> int:
@@ -134,8 +134,8 @@ class Column:
             )
         if row[self.label] not in self.numbers:
             raise DataError(
-                f"images of the split {self.rows.split} have no label: choose others by data.test, or the "
-                "column of the classes by data.label"
+                f"row {index} of the split {self.rows.split} has no label: fill or remove it, or choose "
+                f"another split by data.{self.part}, or the column of the classes by data.label"
             )
         return picture, self.numbers[row[self.label]]
 
@@ -171,8 +171,8 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pic
         names = [str(value) for value in values]
         numbers = {value: number for number, value in enumerate(values)}
     columns = []
-    for part in parts.values():
+    for name, part in parts.items():
         rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))
-        columns.append(Column(rows, image, label, numbers))
+        columns.append(Column(name, rows, image, label, numbers))
     counts = dict(zip(parts, map(len, columns), strict=True))
     return Pictures(ConcatDataset(columns), counts, names, title)  # type: ignore[arg-type]

@@ -200,7 +200,9 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
             ignored["folders of the system"] += 1
         elif is_folder:
             folders.append(entry.name)
-        elif suffix in SUFFIXES and (entry.is_symlink() or entry.is_file()):
+        elif suffix in SUFFIXES and (
+            entry.is_file(follow_symlinks=False) or os.path.isfile(entry) or not os.path.exists(entry)
+        ):
             # A broken link to an image is an unreadable image, and is reported as one.
             images.append(entry.path)
         else:

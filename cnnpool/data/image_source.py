@@ -4,6 +4,7 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split
 from cnnpool.data.cache import STAMP, Earlier, Stream, cached, decoded_rows
-from cnnpool.data.decode import Size, quiet_pillow
+from cnnpool.data.decode import MEGAPIXELS, Size, quiet_pillow
 from cnnpool.data.draws import cut, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
@@ -31,6 +32,7 @@ NAMES = {
 }
 """The usual names of each part, in lower case."""
 Side = Annotated[int, Ge(1), Le(8192)]
+UNREADABLE = "unreadable.txt"
 TestSize = Annotated[float, Gt(0), Lt(1)]
 
 
@@ -74,7 +76,7 @@ class ImageSource(Source):
     test_size: TestSize = 0.2
     split_seed: Seed = 0
     skip_unreadable: bool = False
-    max_megapixels: Annotated[int, Ge(1), Le(100_000)] = 200
+    max_megapixels: Annotated[int, Ge(1), Le(100_000)] = MEGAPIXELS
     stream: Stream = "auto"
 
     def __post_init__(self) -> None:
@@ -94,25 +96,33 @@ class ImageSource(Source):
     def origin(self) -> Origin:
         """Locate the images; a DataError if they are missing."""
 
-    def kept(self, origin: Origin) -> Path:
-        """The file of the decoded images."""
+    def kept(self, origin: Origin, white: int | None = None) -> Path:
+        """The file of the decoded images, if ``white`` is given with that white."""
         channels = "auto" if self.channels is None else self.channels
-        return origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
+        size, suffix = self.resize or self.size or "own", f"-white{white}" if white else ""
+        return origin.folder / f"{channels}x{size}{suffix}.images".replace(" ", "")
 
-    def read(self, samples: int | None = None) -> Raw:
+    def read(self, samples: int | None = None, size: Size | None = None, white: int | None = None) -> Raw:
         """All images, or where files are listed by class ``samples`` of the training and of the test images.
 
-        They are those that a stratified choice from all would take, and nothing else is decoded.
+        They are those that a stratified choice from all would take, and nothing else is decoded. A model's
+        ``size``, unless there is one here, and ``white`` replace those found from the images.
         """
+        if size and self.size is None:
+            return replace(self, size=size).read(samples, white=white)
         origin = self.origin()
-        path = self.kept(origin)
+        path = self.kept(origin, white)
         if samples is not None and (few := self._few(origin, samples)):
-            origin, raw = few, self._decode(few, None)
+            origin, raw = few, self._decode(few, None, white=white)
         else:
-            raw = cached(path, origin.key, partial(self._decode, origin, earlier=path), self.stream)
+            make = partial(self._decode, origin, earlier=path, white=white)
+            raw = cached(path, origin.key, make, self.stream)
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
             notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
+        elif samples is None:
+            with suppress(OSError):
+                (origin.folder / UNREADABLE).unlink()
         if not origin.has_test:
             raw = self._cut(raw)
             notes.append(
@@ -149,7 +159,9 @@ class ImageSource(Source):
         )
         return replace(origin, listed=lambda: chosen, has_test=True, notes=[*origin.notes, note], stamps=())
 
-    def _decode(self, origin: Origin, part: Path | None, earlier: Path | None = None) -> Raw:
+    def _decode(
+        self, origin: Origin, part: Path | None, earlier: Path | None = None, white: int | None = None
+    ) -> Raw:
         """All readable images, with pixels in ``part``; no test images if they are yet to be cut.
 
         Those that the cache ``earlier`` holds are taken from it.
@@ -160,7 +172,10 @@ class ImageSource(Source):
             headers, unreadable = survey(pictures, self.max_megapixels)
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
             shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
-            white, whiteness = white_of_all(pictures, headers)
+            if white is None:
+                white, whiteness = white_of_all(pictures, headers)
+            else:
+                whiteness = f"white: {white:,} in grey images of more than 8 bits, as in the training"
             known = Earlier(earlier, origin.stamps, shape, white) if earlier and origin.stamps else None
             rows, others = decoded_rows(pictures, headers, shape, part, white, known)
         places = [place for place in headers if place not in others]
@@ -257,7 +272,7 @@ def stamps_of(root: Path, paths: Iterable[str]) -> list[bytes]:
 
 def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
     """A note on unreadable images, listed in a file beside the decoded ones; a DataError unless ``skip``."""
-    listed = origin.folder / "unreadable.txt"
+    listed = origin.folder / UNREADABLE
     try:
         listed.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"{printable(path)}: {why}\n" for path, why in skipped.items()]

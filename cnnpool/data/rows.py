@@ -4,8 +4,10 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -128,6 +130,16 @@ class File:
         self.descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self.descriptor)
 
+    def __deepcopy__(self, _: object) -> "File":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, (self.path, self._identity())
+
+    def _identity(self) -> tuple[int, int]:
+        status = os.fstat(self.descriptor)
+        return status.st_ino, status.st_size
+
     def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
         """The rows at ``places``, (B,), as (B, H, W, C) of uint8; a DataError if they are gone."""
         pixels = np.empty((len(places), *shape), np.uint8)
@@ -147,6 +159,15 @@ class File:
             if not count:
                 raise DataError(f"{self.path} ended too early: it was changed by another program; run again")
             done += count
+
+
+def _opened_again(path: Path, identity: tuple[int, int]) -> File:
+    """The file in another process; a DataError if it has been replaced."""
+    with suppress(OSError):
+        file = File(path)
+        if file._identity() == identity:
+            return file
+    raise DataError(f"{path} was changed by another program: run again")
 
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:

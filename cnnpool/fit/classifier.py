@@ -46,8 +46,8 @@ class Classifier(LightningModule):
 
     Args:
         network: ``model``, ``stages`` and ``readout`` as a run records them; None if ``model`` is given.
-        data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images, and their
-            ``white`` if they are grey of more than 8 bits.
+        data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images, their
+            ``white`` if they are grey of more than 8 bits, and ``max_megapixels`` if they were files.
         fit: options of :class:`cnnpool.recipe.Recipe`.
         seed: with epoch, step and process it fixes every draw of stochastic operators and dropout.
         model: the network itself, (N, C, H, W) to (N, classes); None to build it from ``network``.

@@ -1,6 +1,7 @@
 """Single images as the test images of a training were prepared, and their predicted classes."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,14 +70,17 @@ def _pil(pixels: np.ndarray) -> Image.Image:
 
 
 def _decoded(image: str | Path | bytes | Image.Image, want: list[int], data: Mapping[str, Any]) -> Tensor:
-    from cnnpool.data.decode import decode, reason
+    from cnnpool.data.decode import MEGAPIXELS, decode, quiet_pillow, read_header, reason
 
     if not isinstance(image, str | Path | bytes | Image.Image):
         kinds = "a file, a PIL image, an array (H, W, C) or a tensor (C, H, W)"
         raise ValueError(f"an image is {kinds}, got {type(image).__name__}")
-    picture = str(image) if isinstance(image, Path) else image
+    picture, most = str(image) if isinstance(image, Path) else image, data.get("max_megapixels", MEGAPIXELS)
     try:
-        pixels = decode(picture, (want[0], want[1]), data["in_channels"], data.get("white"))
+        with quiet_pillow():
+            if not isinstance(picture, Image.Image) and prod(read_header(picture).size) > most * 10**6:
+                raise ValueError(f"more than the training's data.max_megapixels={most}: shrink it")
+            pixels = decode(picture, (want[0], want[1]), data["in_channels"], data.get("white"))
     except Exception as error:
         # By its format a damaged file may raise any.
         what = image if isinstance(image, str | Path) else f"the {type(image).__name__}"

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cnnpool import data
-from cnnpool.data import DataError, Dataset
+from cnnpool.data import Dataset
 from cnnpool.data.augment import centre
 from cnnpool.data.dataset import digest
 from cnnpool.data.draws import stratified
@@ -60,9 +60,14 @@ def read_data(
         # A data set with a default size keeps it unless another is requested.
         if "size" in known and (size or known["size"].default is None):
             options["size"] = wanted
+    # All images of the training have its size and white, and are kept so.
+    own = same and samples is None and root is None and not settings.keys() & NAMING
     try:
         return data.build(
-            **options, samples=samples, seed=subject.trained.seed if subject.trained and same else 0
+            **options,
+            samples=samples,
+            alike={} if own else subject.alike,
+            seed=subject.trained.seed if subject.trained and same else 0,
         )
     except ValueError as error:
         message = str(error)
@@ -93,7 +98,7 @@ def caution(
     if samples is not None or own != source:
         try:
             now = digest(dataclasses.replace(own, stream=True).read(), own)
-        except DataError:
+        except ValueError:
             return ""
     if now == run.data_sha256:
         return ""

@@ -4,7 +4,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,10 @@ class Built(NamedTuple):
 
 @dataclass
 class Subject:
-    """A model not built yet, and the data, run, normalisation and image size of its weights, if known."""
+    """A model not built yet, and the data, run, normalisation and image size of its weights, if known.
+
+    ``alike`` are ``size`` and ``white`` of the images of its training.
+    """
 
     name: str
     build: Callable[[Dataset], Built]
@@ -48,6 +51,7 @@ class Subject:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     size: int | tuple[int, int] | None = None
+    alike: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
@@ -91,9 +95,11 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
     # The images may be others than those of the training.
-    known = content.get("hyper_parameters", {}).get("data") or trained.model
+    seen = content.get("hyper_parameters", {}).get("data") or {}
+    known = seen or trained.model
     mean, std = (tuple(scale) if (scale := known.get(key)) else None for key in ("mean", "std"))
-    return Subject(str(folder), build, dict(trained.data), trained, mean, std)
+    alike = {"size": tuple(seen.get("size", ())), "white": seen.get("white")}
+    return Subject(str(folder), build, dict(trained.data), trained, mean, std, alike=alike)
 
 
 def rebuild(trained: Results, dataset: Dataset) -> Cnn:

@@ -52,8 +52,9 @@ OWN: dict[str, tuple[Mapping[str, Any], str]] = {
     "readout": (readout.READOUTS, "readouts"),
 }
 """Settings that may be a script's own class or function."""
-BASES: dict[str, type] = {"pool": pool.Pool2d, "readout": readout.Readout}
+BASES: dict[str, type] = {"data": Source, "pool": pool.Pool2d, "readout": readout.Readout}
 """What such a class is derived from; a function may return any module."""
+OF_TENSORS = ": cnnpool.data.from_tensors makes one of tensors"
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
 PARTS: dict[Path, Sequence[Mapping[str, Any]]] = {}  # Settings of the runs of this process, by folder
@@ -179,9 +180,6 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
         for key, value in one.items():
             if key in OWN and value is not None and not isinstance(value, str | Mapping):
                 entry = copied(value) if isinstance(value, nn.Module) and key == "model" else value
-                if isinstance(value, type) and not issubclass(value, BASES.get(key, object)):
-                    base = f"cnnpool.{key}.{BASES[key].__name__}"
-                    raise ValueError(f"{key}={value.__name__}: its class must be derived from {base}")
                 yield f"{key}={offered(key, entry)}"
             elif isinstance(value, Mapping) and value:
                 place = key.partition("@")[2] or key
@@ -194,6 +192,12 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
 
 def offered(key: str, entry: Callable[..., Any]) -> str:
     """The name by which ``key`` chooses a script's own class or function from now on."""
+    if isinstance(entry, type) and not issubclass(entry, BASES.get(key, object)):
+        base = f"cnnpool.{key}.{BASES[key].__name__}" + OF_TENSORS * (key == "data")
+        raise ValueError(f"{key}={entry.__name__}: its class must be derived from {base}")
+    if key == "data" and not callable(entry):
+        kind = type(entry).__name__
+        raise ValueError(f"data must be a class derived from cnnpool.data.Source, got a {kind}{OF_TENSORS}")
     table, group = OWN[key]
     return registry.offer(table, group, entry, names_of(key))
 

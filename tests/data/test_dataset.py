@@ -171,6 +171,14 @@ def test_tensors_of_ones_own_that_do_not_fit_are_refused():
         data.from_tensors((images, labels), (images, labels), (images, labels.double()))
 
 
+def test_tensors_of_ones_own_may_change_afterwards():
+    images, labels = torch.ones(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 2
+    found = data.from_tensors((images, labels), (images, labels))().read()
+    images.zero_(), labels.zero_()
+    for split in (found.train, found.test):
+        assert split.images.all() and split.labels.tolist() == [0, 1] * 3
+
+
 def test_inconsistent_data_is_refused(monkeypatch):
     whole, plain = raw(), from_pixels(np.ones((90, 4, 4, 2), np.uint8), np.arange(90) % 3)
     small = from_pixels(np.zeros((9, 5, 4, 2), np.uint8), np.arange(9) % 3)

@@ -110,14 +110,15 @@ def test_other_images_in_a_file_of_the_same_name_are_read_anew_where_they_are_ke
     assert found[0] != found[1]
 
 
-def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path):
+def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     for part, count in (("train", 3), ("test", 2)):
         for label, name in enumerate(("ant", "bee")):
             for i in range(count):
                 path = tmp_path / "photos" / part / name / f"{i}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(encoded(pixels(10 * label + i)))
-    raw = read(tmp_path, tmp_path / "photos")
+    raw = read(tmp_path, "~/photos")
     assert raw.classes == ("ant", "bee") and raw.train.labels.tolist() == [0] * 3 + [1] * 3
     assert np.array_equal(raw.train.pixels[4].numpy(), pixels(11))
 
@@ -167,6 +168,11 @@ def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):
 def test_test_images_without_labels_are_named(tmp_path, insects):
     path = insects / "test-00000-of-00001.parquet"
     write(path, [-1] * 6)
-    with pytest.raises(DataError, match=r"images of the split test have no label: choose others"):
+    with pytest.raises(
+        DataError, match=r"row 0 of the split test has no label: .* another split by data.test"
+    ):
         read(tmp_path, insects)
     assert len(read(tmp_path, insects, test="validation").test) == 3
+    write(insects / "train-00000-of-00001.parquet", [0, 1, -1])
+    with pytest.raises(DataError, match=r"row 2 of the split train has no label: fill .* by data.train, or"):
+        read(tmp_path, insects, test="validation")

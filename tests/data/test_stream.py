@@ -1,8 +1,10 @@
 """Images that are not held in memory: the same bits, read from a file."""
 
+import copy
 import errno
 import itertools
 import logging
+import pickle
 import shutil
 from pathlib import Path
 
@@ -161,8 +163,14 @@ def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path)
     dataset = build(root, True)
     expected = epochs(dataset.train_loader())
     (root / "train" / "ant" / "9.jpg").write_bytes((root / "train" / "ant" / "8.jpg").read_bytes())
+    sent = pickle.dumps(dataset.train.rows)
+    assert torch.equal(pickle.loads(sent).whole(), dataset.train.pixels)
     assert build(root, True).sha256 != dataset.sha256
     assert same(epochs(dataset.train_loader()), expected)
+    # Neither a copy nor another process reads other images.
+    assert torch.equal(copy.deepcopy(dataset.train.rows).whole(), dataset.train.pixels)
+    with pytest.raises(DataError, match=r"3x8\.images was changed by another program: run again"):
+        pickle.loads(sent)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

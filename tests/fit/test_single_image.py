@@ -1,6 +1,7 @@
 """Images given for a prediction are prepared as those of the test."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -33,6 +34,19 @@ def test_an_image_of_the_callers_keeps_its_size():
     assert image.size == (600, 800)
     assert torch.equal(single_image(image, GREY), by_image)
     torch.testing.assert_close(by_image, single_image(file.getvalue(), GREY))
+
+
+def test_an_image_is_read_up_to_the_megapixels_of_the_training_not_of_pillow(monkeypatch):
+    # The size that Pillow refuses is lowered: real ones take a quarter of a gigabyte.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)
+    file = io.BytesIO()
+    Image.new("L", (1100, 1000), 100).save(file, "PNG")
+    with ThreadPoolExecutor(4) as threads:
+        for seen in threads.map(lambda _: single_image(file.getvalue(), GREY), range(32)):
+            torch.testing.assert_close(seen, torch.full((1, 12, 8), (100 / 255 - 0.4) / 0.3))
+    assert Image.MAX_IMAGE_PIXELS == 10_000
+    with pytest.raises(ValueError, match=r"more than the training's data\.max_megapixels=1: shrink it"):
+        single_image(file.getvalue(), {**GREY, "max_megapixels": 1})
 
 
 @pytest.mark.parametrize("channels", [2, 4])

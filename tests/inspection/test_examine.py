@@ -1,4 +1,5 @@
 import copy
+import itertools
 import json
 import re
 import shlex
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -108,6 +110,29 @@ def test_images_of_others_are_normalised_as_those_of_the_training(run):
     told = {"hyper_parameters": {"data": {"mean": [0.25], "std": [0.5]}}}
     torch.save(torch.load(path) | told, path)
     assert (from_run(run[0]).mean, from_run(run[0]).std) == ((0.25,), (0.5,))
+
+
+def test_few_and_other_images_have_the_size_and_the_white_of_the_training(tmp_path):
+    for root, part, number in itertools.product(("own", "other"), ("train", "test"), range(8)):
+        folder, side = tmp_path / root / part / ("dog" if number < 5 else "cat"), 8 if number < 5 else 12
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.arange(side * side, dtype=np.uint16).reshape(side, side) * (number + 1)
+        pixels[0, 0] = 50_000 if (root, part, number) == ("own", "train", 4) else 900
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    own = {"name": "image_folder", "root": "own", "channels": 1, "size": None}
+    run = tmp_path / "outputs" / "deep"
+    write(run, tiny(side=8, classes=2), data=own, data_sha256=data.identity(**own))
+    path = run / "checkpoints" / "last.ckpt"
+    torch.save(torch.load(path) | {"hyper_parameters": {"data": {"size": [8, 8], "white": 65_535}}}, path)
+    subject = from_run(run)
+    whole, few = (read_data(subject, None, None, False, samples=n) for n in (None, 2))
+    chosen = data.draws.stratified(whole.test.labels, seed=0)[:2].sort().values
+    assert torch.equal(few.test.pixels, whole.test.pixels[chosen])
+    for root, samples in (("own", None), ("other", 2), ("other", None)):
+        found = read_data(subject, None, root, False, samples=samples)
+        assert (found.size, found.white) == (whole.size, whole.white) == ((8, 8), 65_535)
+    assert read_data(subject, None, "other", False, size=6).size == (6, 6)
+    assert cautioned(run, root="own") == "" and "other images" in cautioned(run, root="other", size=6)
 
 
 def test_pictures_lie_beside_the_results(run, capsys, tmp_path):

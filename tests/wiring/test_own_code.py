@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import CSVLogger
 from proofs import proves
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import TensorDataset
 from torchmetrics.classification import MulticlassF1Score
 
 import cnnpool
@@ -254,6 +255,20 @@ def test_images_that_changed_between_two_calls_are_seen(in_a_folder):
         (
             {"readout": nn.AdaptiveAvgPool2d},
             "readout=AdaptiveAvgPool2d: its class must be derived from cnnpool.readout.Readout",
+        ),
+        (
+            {"data": TensorDataset},
+            "data=TensorDataset: its class must be derived from cnnpool.data.Source: "
+            "cnnpool.data.from_tensors makes one of tensors",
+        ),
+        (
+            {"data": (torch.zeros(2, 1, 4, 4), torch.zeros(2))},
+            "data must be a class derived from cnnpool.data.Source, got a tuple: "
+            "cnnpool.data.from_tensors makes one of tensors",
+        ),
+        (
+            {"pool": nn.MaxPool2d(2)},
+            "this MaxPool2d has no name: give a class, or a function defined by def",
         ),
     ],
 )
