@@ -8,11 +8,15 @@ from cnnpool.pool.avg import AvgPool2d
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.leaves import Leaf
+from cnnpool.pool.lip import LipPool2d
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.subsample import Subsample2d
 from cnnpool.registry import options_of
 
-ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+ROWS = {
+    **{"kernel_size": 1, "conv_size": 1, "filter_size": 1, "output_size": 1},
+    **{"stride": 1, "padding": 0, "dilation": 1},
+}
 """Each option that is a size, and its value along an axis that is not pooled."""
 RULES = ("ceil_mode", "count_include_pad", "divisor_override")
 """Options of windows that apply to every axis."""
@@ -24,17 +28,23 @@ class Pool1d(Leaf):
     """An operator for sequences: (N, C, L) -> (N, C, L').
 
     Args:
-        operator: an operator for maps; each of its sizes is one number.
+        operator: an operator for maps, but not LIP; each of its sizes is one number.
         channels: C of the input.
         options: options of ``operator``, ``device`` and ``dtype``.
     """
 
     def __init__(self, operator: type[Pool2d], channels: int, **options: Any):
         super().__init__()
+        if operator is LipPool2d:
+            raise ValueError(
+                "LipPool2d has no form for sequences: its logits are a convolution of 3x3 pixels"
+            )
         sizes, rules = _sizes_and_rules(operator, options)
         rows: dict[str, Any] = {name: (ROWS[name], value) for name, value in sizes.items()}
         self.operator = operator(channels, **rules, **rows)
-        _show(self, self.operator, {name: getattr(self.operator, name, ())[1:] for name in sizes})
+        # Of an adaptive operator ``output_size`` is a method.
+        shown = sizes.keys() - {"output_size"}
+        _show(self, self.operator, {name: getattr(self.operator, name, ())[1:] for name in shown})
 
     def output_size(self, length: int) -> int:
         """L' for an input of length L, or a ValueError if the output would be empty."""

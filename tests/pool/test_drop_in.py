@@ -148,6 +148,36 @@ def test_a_sequence_is_a_map_of_equal_rows(name):
         operator(torch.rand(1, 3, 4, 4))
 
 
+def test_every_weight_of_an_operator_for_sequences_learns():
+    refused, x = set(), torch.randn(4, 4, 64, requires_grad=True)
+    for name, kind in pool.OPERATORS.items():
+        try:
+            operator = pool.Pool1d(kind, 4)
+        except ValueError as error:
+            assert "\n" not in str(error)
+            refused.add(name)
+            continue
+        for parameter in operator.parameters():
+            nn.init.normal_(parameter)
+        operator(x).square().sum().backward()
+        # Two bands of DiffStride are one per axis.
+        dead = [p.shape for p in operator.parameters() if (p.grad == 0).all(0).any() and name != "diffstride"]
+        assert not dead, (name, dead)
+    assert refused == {"fractional_max", "haar", "lift", "lip", "none", "wavelet"}
+
+
+def test_an_adaptive_operator_makes_sequences_of_its_output_size():
+    x = torch.randn(2, 3, 32)
+    for name in ("Avg", "Max"):
+        theirs = getattr(nn, f"Adaptive{name}Pool1d")(16)
+        operator = pool.Pool1d(getattr(pool, f"Adaptive{name}Pool2d"), 3, output_size=16)
+        assert_close(operator(x), theirs(x))
+        assert operator.output_size(32) == 16
+        network = nn.Sequential(nn.MaxPool1d(2), nn.Conv1d(3, 3, 3))
+        swap(network, f"adaptive_{name.lower()}", example=x, output_size=16)
+        assert_close(network[0](x), theirs(x))
+
+
 # A small model of families that take ``aa_layer``.
 TIMM = {
     "densenet": ("densenet121", {"growth_rate": 4, "block_config": (1, 1, 1, 1)}),
