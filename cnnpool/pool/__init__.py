@@ -1,10 +1,10 @@
 """Operators that shrink a feature map, (N, C, H, W) -> (N, C, H', W').
 
 All of them, modules and functions, refuse a number out of range, an unknown word, a map that does not fit or
-of which nothing would be left, and a dtype that they cannot pool, by a ValueError in one line. Functions of
-windows take the maps and windows of ``avg_pool2d``; unless they say otherwise, cells outside the map take no
-part, and half precision is summed in float32. Examples follow ``import torch`` and ``from cnnpool.pool
-import *``.
+of which nothing would be left, and a dtype that they cannot pool, such as float8 or uint16, by a ValueError
+in one line. Functions of windows take the maps and windows of ``avg_pool2d``; unless they say otherwise,
+cells outside the map take no part, and half precision is summed in float32. Examples follow ``import torch``
+and ``from cnnpool.pool import *``.
 """
 
 from typing import Any

@@ -14,9 +14,9 @@ from cnnpool.pool.subsample import Subsample2d
 from cnnpool.registry import options_of
 
 ROWS = {
-    **{"kernel_size": 1, "conv_size": 1, "filter_size": 1, "output_size": 1},
-    **{"stride": 1, "padding": 0, "dilation": 1},
-}
+    "kernel_size": 1, "conv_size": 1, "filter_size": 1, "output_size": 1,
+    "stride": 1, "padding": 0, "dilation": 1
+}  # fmt: skip
 """Each option that is a size, and its value along an axis that is not pooled."""
 RULES = ("ceil_mode", "count_include_pad", "divisor_override")
 """Options of windows that apply to every axis."""

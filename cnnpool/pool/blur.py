@@ -15,7 +15,7 @@ from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import MaxPool2d, max_pool2d
-from cnnpool.pool.window import IntPair, Misfit, Window, is_channels_last, pair
+from cnnpool.pool.window import IntPair, Window, check_real, is_channels_last, pair
 
 
 @one_node
@@ -66,12 +66,7 @@ def blurring_of(x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: 
 
 
 def _check(x: Tensor, padding_mode: PaddingMode) -> None:
-    if not x.is_floating_point() or x.dim() not in (3, 4):
-        raise Misfit(
-            f"blur_pool2d takes floating-point (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
-        )
-    if min(x.shape[-3:]) < 1:
-        raise Misfit(f"blur_pool2d needs a map, got {tuple(x.shape)}")
+    check_real(x, "blur_pool2d", floating=True)
     check_choice("padding_mode", padding_mode, PaddingMode)
 
 

@@ -20,9 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from cnnpool.pool.internals import is_transforming, is_watched
-from cnnpool.pool.window import is_channels_last
-
-DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
+from cnnpool.pool.window import FLOATING, is_channels_last
 
 # Modules of ``cnnpool.pool.gpu``; ``cnnpool.pool.cpu`` has modules of the same names, and more.
 ON_GPU = {"linear", "max", "max_blur", "multinomial", "phases", "window_means"}
@@ -90,7 +88,7 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
     if _wanted is False or cells > MOST_CELLS_ON_CPU.get(stem, cells):
         return None
     for t in tensors:
-        if not t.is_cpu or t.dtype not in DTYPES or not is_plain(t):
+        if not t.is_cpu or t.dtype not in FLOATING or not is_plain(t):
             return None
     return _module("cpu", stem)
 
@@ -115,7 +113,7 @@ def torch_suffices(x: Tensor, limits: Limits) -> bool:
         return False
     if x.is_cuda:
         # torch's own gradients are not deterministic.
-        return x.dtype in DTYPES and not torch.are_deterministic_algorithms_enabled()
+        return x.dtype in FLOATING and not torch.are_deterministic_algorithms_enabled()
     if count >= limits.contiguous:
         if x.dim() != 4 or not is_channels_last(x):
             return False
@@ -123,11 +121,11 @@ def torch_suffices(x: Tensor, limits: Limits) -> bool:
         limit = limits.channels_last_bfloat16 if x.dtype is torch.bfloat16 else limits.channels_last
         if count >= limit << (torch.get_num_threads() > 1):
             return False
-    return x.dtype in DTYPES and x.is_cpu
+    return x.dtype in FLOATING and x.is_cpu
 
 
 def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
-    return all((t.is_cuda or (_interpreted and t.is_cpu)) and t.dtype in DTYPES for t in tensors)
+    return all((t.is_cuda or (_interpreted and t.is_cpu)) and t.dtype in FLOATING for t in tensors)
 
 
 def is_plain(t: Tensor) -> bool:

@@ -68,7 +68,7 @@ def max_pool2d(
     Half-precision gradients are summed in float32.
 
     Args:
-        input: (N, C, H, W) or (C, H, W), any real or quantized dtype; indices of a quantized map are refused.
+        input: (N, C, H, W) or (C, H, W), floating, int8 to int64 or uint8; quantized ones without indices.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: cells around the map, at most half of the kernel; no window may lie wholly in them.

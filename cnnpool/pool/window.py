@@ -14,6 +14,9 @@ T = TypeVar("T")
 IntPair = int | tuple[int, int]
 """Window, stride, padding or dilation: one number, or (vertical, horizontal)."""
 PAIR = [int, int]
+FLOATING = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
+REAL = FLOATING | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+REAL |= {torch.quint8, torch.qint8, torch.qint32}
 
 
 class Misfit(ValueError, RuntimeError):
@@ -160,21 +163,25 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
 
 
 def check_real(x: Tensor, operator: str, *, floating: bool = False) -> None:
-    """Raise a ValueError unless ``x`` is (C, H, W) or (N, C, H, W), no axis but N empty, and its numbers are
-    real; with ``floating`` only floating-point ones.
+    """Raise a ValueError unless ``x`` is (C, H, W) or (N, C, H, W), no axis but N empty, and of a dtype that
+    can be pooled; with ``floating`` a floating-point one.
     """
-    odd = x.is_complex() or x.dtype == torch.bool or (floating and not x.is_floating_point())
-    if odd or x.dim() not in (3, 4) or min(x.shape[-3:]) < 1:
+    if x.dtype not in (FLOATING if floating else REAL) or x.dim() not in (3, 4) or min(x.shape[-3:]) < 1:
         kind = "floating-point" if floating else "real"
+        sizes = "16 to 64 bits" if floating else "float16 to float64, int8 to int64 or uint8"
         raise Misfit(
-            f"{operator} takes {kind} (N, C, H, W) or (C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
+            f"{operator} takes {kind} (N, C, H, W) or (C, H, W) of {sizes}, got {x.dtype} of shape "
+            f"{tuple(x.shape)}"
         )
 
 
 def check_batch(x: Tensor, operator: str) -> None:
     """Raise a ValueError unless ``x`` is (N, C, H, W), floating, with no empty C, H or W."""
-    if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
-        raise Misfit(f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
+    if x.dim() != 4 or x.dtype not in FLOATING or min(x.shape[1:]) < 1:
+        raise Misfit(
+            f"{operator} takes floating-point (N, C, H, W) of 16 to 64 bits, got {x.dtype} of shape "
+            f"{tuple(x.shape)}"
+        )
 
 
 def window_on(
@@ -207,8 +214,8 @@ def wide_of(x: Tensor) -> torch.dtype:
 
 def check_floating(x: Tensor) -> None:
     """Raise a ValueError unless ``x`` is floating-point."""
-    if not x.is_floating_point():
-        raise Misfit(f"pooling takes floating-point maps, got {x.dtype}")
+    if x.dtype not in FLOATING:
+        raise Misfit(f"pooling takes floating-point maps of 16 to 64 bits, got {x.dtype}")
 
 
 def refuse_quantized(x: Tensor, operator: str) -> None:

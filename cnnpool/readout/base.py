@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from cnnpool.pool.leaves import Leaf
-from cnnpool.pool.window import Misfit
+from cnnpool.pool.window import FLOATING, Misfit
 from cnnpool.registry import checked
 
 
@@ -51,9 +51,12 @@ class Readout(Leaf):
 def check_maps(readout: Readout, x: Tensor) -> None:
     """Raise ValueError unless ``x`` is (N, C, H, W), no axis but N empty, and fits the weights."""
     name = type(readout).__name__
-    numbers = x.is_floating_point() or x.is_quantized
+    numbers = x.dtype in FLOATING or x.is_quantized
     if x.dim() != 4 or not numbers or min(x.shape[1:]) < 1:
-        raise Misfit(f"{name} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
+        raise Misfit(
+            f"{name} takes floating-point (N, C, H, W) of 16 to 64 bits, got {x.dtype} of shape "
+            f"{tuple(x.shape)}"
+        )
     if readout.fixed_channels and x.shape[1] != readout.channels:
         raise Misfit(f"{name} was made for {readout.channels} channels, got {x.shape[1]}")
 
