@@ -65,9 +65,10 @@ def new_downsampling(
 def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
     """A convolution that shares its parameters at stride 1, and its maps of the target's inputs."""
     conv: Any = target.module
-    at_one = made_dense(conv)
-    dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
-    with torch.no_grad(), evaluating(dense):
+    dense = made_dense(conv)
+    with torch.no_grad(), evaluating(conv), evaluating(dense):
+        if pads_by_stride(conv, dense, target.inputs[0]):
+            dense = DenseSameConv2d(dense, conv.stride)
         return dense, [dense(x) for x in target.inputs]
 
 

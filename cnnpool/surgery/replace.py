@@ -66,8 +66,8 @@ def swap(
     * a max, average, Lp, fractional or blur pooling, an adaptive one with equal bins, or an operator of
       cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
-      ``subsample`` this is the same function as before), as ``Sequential(conv, operator)``; timm's
-      Conv2dSame, which pads by its stride, keeps its sampling positions; with ``order="before"`` the
+      ``subsample`` this is the same function as before), as ``Sequential(conv, operator)``; one that pads
+      by its stride, as timm's Conv2dSame, keeps its sampling positions; with ``order="before"`` the
       operator comes at stride 1 before the unchanged convolution, which takes a quarter of the arithmetic;
     * with ``after="activation"``, a convolution whose map goes to a normalisation, or none, and to an
       activation, and nowhere else, is made dense, and the operator follows the activation, as Zhang (2019)

@@ -176,15 +176,31 @@ def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
     assert "clip_attention makes the model more expensive" in caplog.text and "skip_stem" not in caplog.text
 
 
-KINDS = ["Conv2dSame", "StdConv2dSame", "ScaledStdConv2dSame"]
+class DynamicPadding(nn.Conv2d):
+    """Pads by its stride, as convolutions of efficientnet_pytorch and mmcv do under names of their own."""
+
+    def forward(self, x):
+        return super().forward(layers.pad_same(x, self.kernel_size, self.stride, self.dilation))
+
+
+class FixedPadding(nn.Conv2d):
+    """Pads six pixels at the top and left, whatever its stride."""
+
+    def forward(self, x):
+        return super().forward(F.pad(x, (6, 0, 6, 0)))
+
+
+KINDS = ["Conv2dSame", "StdConv2dSame", "ScaledStdConv2dSame", DynamicPadding, FixedPadding]
 SIZES = [(3, 2), (5, 2), (7, 2), (1, 2), (2, 2), (3, 3), (3, 4), ((3, 5), (2, 3))]
 
 
 def made(kind, kernel, stride, dilation=1):
     torch.manual_seed(0)
     # timm gives its standardised convolutions the padding by a word.
-    more = {} if kind == "Conv2dSame" else {"padding": "SAME"}
-    return getattr(layers, kind)(2, 3, kernel, stride=stride, dilation=dilation, **more)
+    more = {"padding": "SAME"} if "Std" in str(kind) else {}
+    return (getattr(layers, kind) if isinstance(kind, str) else kind)(
+        2, 3, kernel, stride=stride, dilation=dilation, **more
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
