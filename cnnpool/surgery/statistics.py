@@ -32,17 +32,23 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
     device = next(one.device for one in (*model.parameters(), *model.buffers()))
     modes = [(module, module.training) for module in model.modules()]
     momenta = [(norm, norm.momentum) for norm in norms]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    done = False
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             update_bn(batches, model, device)
-    except BaseException:
+        done = True
+    finally:
         for norm, momentum in momenta:
             norm.momentum = momentum
-        for buffer, former in buffers:
-            buffer.copy_(former)
-        raise
-    finally:
+        for module, name, buffer, former in buffers:
+            if not (done and isinstance(module, BATCH_NORM)):
+                # Observers of quantisation give theirs another size.
+                setattr(module, name, buffer.resize_(former.shape).copy_(former))
         for module, mode in modes:
             module.training = mode
 

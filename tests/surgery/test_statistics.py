@@ -24,6 +24,30 @@ def test_statistics_are_the_mean_over_batches_and_nothing_else_changes():
     assert same == ["0.weight", "0.bias", "2.weight", "2.bias"]
 
 
+class Counting(nn.InstanceNorm2d):
+    """Makes its count anew at each batch, and another buffer longer, as observers of quantisation do."""
+
+    def __init__(self):
+        super().__init__(3, track_running_stats=True)
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x):
+        self.count = self.count + 1
+        self.seen.resize_(3).copy_(x.mean((0, 2, 3)))
+        return super().forward(x)
+
+
+def test_buffers_of_other_layers_stay_as_they_were():
+    conv = nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 3, 3))
+    model = nn.Sequential(conv, Counting(), nn.BatchNorm2d(3)).eval()
+    before, objects = copy.deepcopy(model.state_dict()), list(model.buffers())
+    recalibrate(model, [torch.randn(4, 3, 8, 8)])
+    changed = [key for key, value in model.state_dict().items() if not torch.equal(value, before[key])]
+    assert changed == ["2.running_mean", "2.running_var", "2.num_batches_tracked"]
+    assert all(one is other for one, other in zip(model.buffers(), objects, strict=True))
+
+
 def test_a_swapped_network_has_the_statistics_of_its_own_maps():
     images = torch.randn(100, 3, 16, 16)
     model = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU())
