@@ -18,6 +18,7 @@ from cnnpool.probe import Batch, Probe
 from cnnpool.probe.base import Result, Stages, described, examined, maps_of, scalars
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
+from cnnpool.surgery.stages import measurable as measurable_stages
 from cnnpool.surgery.stages import named_stages, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
 
@@ -268,7 +269,7 @@ class ProbeCallback(Callback):
 
     def _stages(self, network: nn.Module, images: Tensor) -> Stages:
         if self.stages is None:
-            return stages_of(network, images[:1])
+            return measurable_stages(stages_of(network, images[:1]))
         return self.stages if isinstance(self.stages, Mapping) else named_stages(network, self.stages)
 
     def _publish(self, trainer: Trainer) -> None:
@@ -292,10 +293,13 @@ def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
 
 
 def warn_of_calls(name: str, network: nn.Module, images: Tensor) -> None:
-    """Say before the training that pooling by function calls is not measured."""
+    """Say before the training that pooling by function calls is not measured, nor all calls of a module."""
     functional = FunctionalPooling(network)
     with suppress(ValueError):
-        dry_run(network, images[:1], functional)
+        seen = dry_run(network, images[:1], functional)
+        for one in seen:
+            if one.kind in ("conv", "pool") and len(one.inputs) > 1:
+                rank_zero_warn(f"{name} measures only the last of {len(one.inputs)} calls of {one.name}")
         if functional.calls:
             rank_zero_warn(
                 f"{name} measures modules, not {functional}: cnnpool.as_modules(model) makes modules of them"

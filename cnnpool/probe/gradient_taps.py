@@ -48,15 +48,20 @@ def backpropagate(
     device = device_of(model)
     inputs: dict[str, Tensor] = {}
     before: dict[str, Tensor] = {}
+    behind: dict[str, Any] = {}
     hooks = []
 
     def enter(stage: str) -> Callable[..., tuple[Any, Any]]:
         def hook(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
             x = first_input(args, named)
-            if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
-                hooks.append(x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]})))
             # An alias, so that gradient from other branches of the map is not counted.
             inputs[stage] = x.view_as(x)
+            # Of a stage that is called several times, the last call is measured.
+            if (earlier := behind.pop(stage, None)) is not None:
+                earlier.remove()
+            if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
+                behind[stage] = x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]}))
+                hooks.append(behind[stage])
             if args:
                 return (inputs[stage], *args[1:]), named
             return args, {**named, next(iter(named)): inputs[stage]}

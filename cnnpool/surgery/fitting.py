@@ -100,6 +100,9 @@ class InPlaceOf(nn.Sequential):
         bias: Tensor | None = self._shown.bias
         return bias
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._shown, name, value) if name in ("weight", "bias") else super().__setattr__(name, value)
+
     @property
     def _shown(self) -> Any:
         layer = self[self.place]

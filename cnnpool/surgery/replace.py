@@ -28,6 +28,7 @@ from cnnpool.surgery.fitting import (
     new_head,
 )
 from cnnpool.surgery.trace import (
+    CONVOLUTION,
     FunctionalPooling,
     Target,
     Where,
@@ -42,6 +43,8 @@ from cnnpool.surgery.trace import (
 )
 
 log = logging.getLogger(__name__)
+FOLDING = ("fuse", "reparameterize", "switch_to_deploy")
+"""Methods of modules that make a convolution anew from one and what follows it."""
 CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
 
 
@@ -83,9 +86,10 @@ def swap(
     If the output's size then differs, ceil_mode and padding are changed, else zeros are added (or pixels
     dropped) at the bottom and right, else the operator's own window replaces the original's. That holds for
     the example's size: at others maps may be larger or smaller than before, so that branches that meet no
-    longer fit, as a size is rounded otherwise and an adaptive pooling has become a stride. Create the
-    optimizer after swapping: names of parameters change, operators have their own. ``load_state_dict`` takes
-    weights from before the swap and from after it.
+    longer fit, as a size is rounded otherwise and an adaptive pooling has become a stride. Re-parameterise or
+    fuse first, as that makes convolutions anew, without operators. Create the optimizer after swapping: names
+    of parameters change, operators have their own. ``load_state_dict`` takes weights from before the swap and
+    from after it.
 
     Args:
         model: changed in place, or left unchanged if anything is refused.
@@ -178,7 +182,7 @@ def exchange(
     places, bare = spots(model, example, targets, seen) if after == "activation" else ({}, [])
     make = new_head if reads_out else partial(new_downsampling, order=order)
     edits = [edit(name, target, places.get(target.module), make, entry, options) for target in targets]
-    warnings = []
+    warnings = [folded(name, model, targets)]
     if not reads_out and where in (None, "pool"):
         warnings.append(left_alone(name, seen, functional))
     warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER, recalibrate))
@@ -264,6 +268,21 @@ def replacement(target: Target, after: nn.Module) -> nn.Module:
                 "the replacement takes only one number of channels"
             ) from error
     return ByKeyword(after) if target.keyword else after
+
+
+def folded(name: str, model: nn.Module, targets: Sequence[Target]) -> str:
+    """A sentence on modules that would lose the operator at a convolution of theirs; empty without any."""
+    # timm and others give the convolution that they have made such a name.
+    convolutions = [t.name for t in targets if isinstance(t.module, CONVOLUTION) and "reparam" not in t.name]
+    found = [
+        f"{method}() of {dotted or 'the model'}"
+        for dotted, module in model.named_modules()
+        for method in FOLDING
+        if callable(getattr(type(module), method, None))
+        if any(conv.startswith(dotted and f"{dotted}.") for conv in convolutions)
+    ]
+    lost = f"{name} would be lost in {', '.join(found)}: re-parameterise or fuse before a swap"
+    return lost if found else ""
 
 
 def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:

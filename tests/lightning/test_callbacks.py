@@ -11,6 +11,7 @@ from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.nn import functional as F
+from torchvision.models.swin_transformer import PatchMerging
 
 from cnnpool import probe
 from cnnpool.lightning import Aliasing, Cost, GradientRouting, ProbeCallback, ShiftInvariance
@@ -184,20 +185,34 @@ def test_labels_of_any_integers_are_taken(dtype):
     assert labels.dtype == torch.int64 and labels.tolist() == [0, 2, 1] and len(images) == 3
 
 
-def test_pooling_by_calls_is_named_before_the_first_step(train):
+def test_what_is_not_measured_is_named_before_the_first_step(train):
     class Calls(nn.Module):
         def forward(self, x):
             return F.max_pool2d(x, 2)
 
+    class Swin(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.merging = PatchMerging(4)
+
+        def forward(self, x):
+            return self.merging(x.movedim(1, -1)).movedim(-1, 1)
+
     def change(module):
-        module.network[3] = Calls()
+        module.network[3], module.network[5] = Calls(), Swin()
+        module.network.insert(6, pool := nn.MaxPool2d(2))
+        module.network.insert(8, pool)
         return module
 
+    callback = GradientRouting()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        train(GradientRouting(), change=change, max_epochs=1)
-    seen = [str(one.message) for one in caught if "as_modules" in str(one.message)]
+        train(callback, change=change, max_epochs=1)
+    seen = [str(one.message) for one in caught if "GradientRouting measures" in str(one.message)]
+    # Nor are Swin's maps, (N, H, W, C).
+    assert list(callback.latest) == ["network_6"]
     assert seen == [
+        "GradientRouting measures only the last of 2 calls of network.6",
         "GradientRouting measures modules, not 1 call of max_pool2d in network.3: "
-        "cnnpool.as_modules(model) makes modules of them"
+        "cnnpool.as_modules(model) makes modules of them",
     ]

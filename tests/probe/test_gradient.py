@@ -74,6 +74,29 @@ def test_the_gradient_before_a_relu_is_that_after_it_where_it_is_open(net, batch
         torch.testing.assert_close(tap.before, tap.gradient * (tap.activation > 0), rtol=0, atol=0)
 
 
+class Twice(nn.Module):
+    """One operator at two places: behind an activation first, and then behind ``second``."""
+
+    def __init__(self, second):
+        super().__init__()
+        self.pools = nn.ModuleList([pool.build("avg", 2), pool.build("avg", 2)])
+        self.second, self.linear = second, nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.linear(self.pools[-1](self.second(self.pools[0](F.relu(x)))).flatten(1))
+
+
+@pytest.mark.parametrize("second", [nn.ReLU(), nn.Identity()])
+def test_of_an_operator_that_is_called_twice_all_values_are_of_the_last_call(second):
+    model, x, labels = Twice(second), torch.randn(3, 2, 8, 8), torch.arange(3)
+    wanted = stage_gradients(model, {"s1": model.pools[1]}, x, labels)["s1"]
+    model.pools[0] = model.pools[1]
+    tap = stage_gradients(model, {"s1": model.pools[1]}, x, labels)["s1"]
+    assert torch.equal(tap.activation, wanted.activation) and torch.equal(tap.gradient, wanted.gradient)
+    assert tap.before is wanted.before or torch.equal(tap.before, wanted.before)
+    assert (tap.before is None) == isinstance(second, nn.Identity)
+
+
 def test_weight_gradients_are_those_of_the_summed_loss(net, batch):
     cnn, (images, labels) = net(), batch()
     layers = adjacent_weights(cnn, cnn.stages, images[:1])

@@ -233,6 +233,9 @@ def test_attributes_of_a_convolution_are_there_and_those_an_operator_lacks_are_n
     cnnpool.swap(model, "subsample", example=x, where="conv", order=order)
     assert order == "before" or torch.allclose(model(x), expected, atol=1e-6)
     assert model.conv.bias is next(p for n, p in model.conv.named_parameters() if n.endswith("bias"))
+    # Another weight goes to the convolution.
+    model.conv.weight, model.conv.bias = nn.Parameter(torch.zeros_like(model.conv.weight)), None
+    assert len(list(model.parameters())) == 1 and not model(x).any()
     before = repr(model)
     with pytest.raises(ValueError, match=r"blur cannot replace pool: .*kernel_size'; leave it out by where="):
         cnnpool.swap(model, "blur", example=x, where="pool")

@@ -3,6 +3,7 @@
 import logging
 import pickle
 import re
+from collections import OrderedDict
 from functools import partial
 
 import pytest
@@ -157,6 +158,30 @@ def test_cost_counts_products_and_elements():
     # 16 x 16 outputs of 4 channels, each of 27 products (two operations); then as many by a ReLU.
     model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.ReLU())
     assert cost(model, torch.zeros(5, 3, 16, 16)) == Cost(2 * 27 * 4 * 256, 2 * 4 * 256)
+
+
+class Fusible(nn.Sequential):
+    def fuse(self):
+        return nn.Conv2d(3, 4, 3, 2)
+
+
+def test_a_method_that_would_make_a_convolution_without_the_operator_is_named(caplog):
+    def model():
+        part = nn.Sequential(Fusible(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4)), nn.MaxPool2d(2))
+        part[0].register_module("reparameterize", nn.Identity())
+        return nn.Sequential(part, Fusible(nn.MaxPool2d(2)))
+
+    cnnpool.swap(model(), "blur", example=EXAMPLE)
+    lost = "blur would be lost in fuse() of 0.0: re-parameterise or fuse before a swap"
+    assert [record.getMessage() for record in caplog.records if "lost" in record.getMessage()] == [lost]
+    caplog.clear()
+    cnnpool.swap(model(), "blur", example=EXAMPLE, where="pool")
+    assert "lost" not in caplog.text
+    cnnpool.swap(Fusible(*model()), "blur", example=EXAMPLE, where="0")
+    assert "blur would be lost in fuse() of the model, fuse() of 0.0: " in caplog.text
+    caplog.clear()
+    cnnpool.swap(Fusible(OrderedDict(reparam_conv=nn.Conv2d(3, 4, 3, 2))), "blur", example=EXAMPLE)
+    assert "lost" not in caplog.text
 
 
 def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
