@@ -117,6 +117,9 @@ def test_limits_and_streams_of_a_folder_are_as_asked(photographs):
     with pytest.raises(DataError, match=r"data.max_megapixels=1"):
         read(photographs, max_megapixels=1)
     assert len(read(photographs, max_megapixels=1, skip_unreadable=True).train) == len(whole.train)
+    own = {"name": "image_folder", "root": photographs, "size": 16, "val_size": 0, "skip_unreadable": True}
+    with pytest.raises(ValueError, match=r"a/large.png: .* more than the training's data.max_megapixels=1"):
+        cnnpool.classifier(data=own | {"max_megapixels": 1}).predict(photographs / "a" / "large.png")
 
 
 @pytest.mark.parametrize("stream", ["false", "true"])
