@@ -107,7 +107,8 @@ class PolyphasePool2d(CellPool2d):
     """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
 
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
-    ``choose`` once and pass its result to both, or set ``keep_phase`` and read the latest from ``phase``.
+    ``choose`` once and pass its result to both, or set ``keep_phase`` and read the latest from ``phase``,
+    which copies do not have.
 
     Args:
         filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
@@ -119,6 +120,10 @@ class PolyphasePool2d(CellPool2d):
     def __init__(self, channels: int, stride: Size, filter_size: Taps, **place: Unpack[Place]):
         super().__init__(channels, stride=stride, **place)
         self.filter_size = both(filter_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A phase that was learnt holds a graph, which torch cannot copy.
+        return {name: value for name, value in self.__dict__.items() if name != "phase"}
 
     def decide(self, x: Tensor) -> Tensor:
         """The phases of a complete map in float32 or float64, in the format of ``sample_phase``."""

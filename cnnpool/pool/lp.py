@@ -15,13 +15,14 @@ from cnnpool.pool.dispatch import may_be_negative
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import IntPair, wide, window_on
+from cnnpool.pool.window import IntPair, is_channels_last, laid_out, wide, window_on
 
 Power = Annotated[float, Gt(0)]
 """The power p; infinity gives the maximum."""
 LEAST = 0.01  # Power of gem: in float32 smaller ones make its root inexact
 GemPower = Annotated[float, Ge(LEAST), Lt(math.inf)]
 Form = Literal["sum", "mean"]
+MOST_SPLIT = 63  # Cells of a window whose ties a maximum can split by bits
 
 
 @one_node
@@ -57,7 +58,11 @@ def lp_pool2d(
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
-        return max_pool2d(wide(input).abs(), *window, ties="split").to(input.dtype)
+        size = wide(input).abs()
+        if window.cells > MOST_SPLIT:
+            y = torch.stack(cells(size, window)).amax(0)
+            return laid_out(y, y.dim() == 4 and is_channels_last(input)).to(input.dtype)
+        return max_pool2d(size, *window, ties="split").to(input.dtype)
     plain = form == "sum" and not isinstance(norm_type, Tensor)
     if plain and norm_type == 3:
         return evaluate(signed_sum, input, norm_type, Mean(SIGNED, window, mean=False))

@@ -2,7 +2,6 @@
 
 from typing import Literal, Unpack
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -12,7 +11,7 @@ from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import holds
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation
-from cnnpool.pool.window import IntPair, Misfit, is_channels_last, pair
+from cnnpool.pool.window import IntPair, Misfit, is_channels_last, laid_out, pair
 
 
 @one_node
@@ -158,6 +157,5 @@ class ChannelNorm(nn.LayerNorm):
     """Normalise the channels of each pixel to mean 0 and variance 1, then scale and shift (Ba 2016)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        last = x.is_contiguous(memory_format=torch.channels_last)
         normalised = super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        return normalised if last else normalised.contiguous()
+        return laid_out(normalised, is_channels_last(x))

@@ -26,7 +26,7 @@ VARIANTS = {
     "reduction circular": ("reduction", {"padding_mode": "circular"}),
     "resize": ("resize", {"stride": (3, 1)}), "soft learnt": ("soft", {**WINDOW, "learnable": True}),
     "spectral": ("spectral", {"stride": 1.5}),
-    "unshuffle": ("unshuffle", {"stride": (2, 3), "kernel_size": 3, "order": "cell"}),
+    "unshuffle": ("unshuffle", {"stride": (2, 3), "kernel_size": 3, "order": "cell", "norm": "layer"}),
     "wavelet": ("wavelet", {"order": 3, "edges": "symmetric"})
 }  # fmt: skip
 variants = pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
@@ -41,6 +41,12 @@ def test_gradients_are_the_numerical_ones_in_both_modes_and_twice(name, options,
     call = pure(op, flat=True)
     assert gradcheck(call, inputs, fast_mode=True, check_forward_ad=True, check_batched_grad=True)
     assert gradgradcheck(call, inputs, fast_mode=True)
+
+
+@variants
+def test_under_vmap_it_is_the_same_function(name, options, make, distinct):
+    op, x = make(name, 4, **options), distinct(3, 2, 4, 6, 7)
+    assert_close(func.vmap(op)(x), torch.stack([op(batch) for batch in x]))
 
 
 @variants

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.autograd import grad
 from torch.testing import assert_close
 
@@ -50,9 +51,19 @@ def test_an_all_zero_window_gives_zero_with_zero_gradient():
 
 
 def test_an_infinite_power_shares_the_gradient_among_equals():
-    x = torch.tensor([[2.0, -2.0], [1.0, 2.0]])[None, None].requires_grad_()
-    lp_pool2d(x, INF, 2).backward()
-    assert_close(x.grad[0, 0], torch.tensor([[1, -1], [0, 1]]) / 3)
+    for side in (2, 8):
+        x = torch.zeros(1, 1, side, side)
+        x[..., :2, :2] = torch.tensor([[2.0, -2.0], [1.0, 2.0]])
+        lp_pool2d(x.requires_grad_(), INF, side).backward()
+        assert_close(x.grad[0, 0, :2, :2], torch.tensor([[1, -1], [0, 1]]) / 3)
+        assert x.grad.count_nonzero() == 3
+
+
+def test_an_infinite_power_takes_windows_of_any_size():
+    x = torch.randn(2, 3, 12, 10).contiguous(memory_format=torch.channels_last)
+    y = build("lp", 3, kernel_size=9, stride=3, padding=4, p=INF)(x)
+    assert_close(y, F.max_pool2d(x.abs(), 9, 3, 4), rtol=0, atol=0, check_stride=True)
+    assert torch.equal(lp_pool2d(x[0], INF, 9, 3, padding=4), y[0])
 
 
 def test_neither_huge_nor_tiny_values_over_or_underflow():

@@ -1,6 +1,8 @@
 """Learnt polyphase sampling, that behind a maximum, and the way up, under all circular shifts."""
 
+import copy
 import itertools
+import pickle
 
 import pytest
 import torch
@@ -114,6 +116,9 @@ def test_a_residual_branch_samples_the_same_mixture():
         assert op.phase.requires_grad
         assert_close(op(x, op.phase), y)
         assert_close(operator(3)(-x, op.phase), -y)
+        for copied in (copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+            assert copied.phase is None and copied.keep_phase and op.phase is not None
+            assert_close(copied(x, op.phase), y)
     with pytest.raises(ValueError, match=r"phase must be \(4, 4\) or \(4, 4, 5\), got \(4, 4, 3\)"):
         pool.TipsPool2d(5)(maps(4, 5, 6, 6), op.phase)
 
