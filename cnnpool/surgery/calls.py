@@ -1,11 +1,20 @@
 """Modules in place of calls such as ``F.max_pool2d``, so that they can be swapped."""
 
 import copy
+import inspect
+import linecache
+import operator
+import pickle
+import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType, new_class
 from typing import Any
 
+import numpy as np
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 WINDOW = ("kernel_size", "stride", "padding")
@@ -29,19 +38,52 @@ MODULES = dict(_functions())
 """The module equivalent to a function, and the function's parameters in order: modules have another order."""
 
 
+DEVICES = "cpu", "cuda", "mps", "xpu"
+
+
+def _modes() -> list[bool]:
+    return [torch.is_grad_enabled(), *map(torch.is_autocast_enabled, DEVICES)]
+
+
+@contextmanager
+def _switched(on: bool) -> Iterator[None]:
+    """Gradients and autocast ``on``: a ``forward`` that sets one differs from one of the two states."""
+    _, *before = _modes()
+    with torch.set_grad_enabled(on):
+        try:
+            for device in DEVICES:
+                torch.set_autocast_enabled(device, on)
+            yield
+        finally:
+            for device, was in zip(DEVICES, before, strict=True):
+                torch.set_autocast_enabled(device, was)
+
+
 class _Shallow(fx.Tracer):
-    """Traces one module's own ``forward`` but not those of its children."""
+    """Traces a module's own ``forward`` alone; a ValueError if that switches gradients or autocast."""
+
+    proxy_buffer_attributes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modes = _modes()
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return True
+
+    def create_node(self, *given: Any, **named: Any) -> fx.Node:
+        if _modes() != self.modes:
+            raise ValueError("a graph does not record gradients or autocast that are switched")
+        return super().create_node(*given, **named)
 
 
 def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
-    Returns a model of the same function, which shares the parameters of ``model``; that is left unchanged. A
-    module stays whose ``forward`` depends on values, training mode or random numbers, writes a buffer, has
-    hooks, or cannot be traced by ``torch.fx``.
+    Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. One
+    module stays whose ``forward`` takes not just one argument, depends on values, training mode or random
+    numbers, sets a buffer, attribute, gradients or autocast, has hooks, or cannot be traced by ``torch.fx``.
+    Another one's ``forward`` keeps what it read in plain attributes; its other methods keep their calls.
 
     Example:
         >>> import torch
@@ -52,65 +94,122 @@ def as_modules(model: nn.Module) -> nn.Module:
         >>> as_modules(Net()).max_pool2d
         MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
-    shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    model = copy.deepcopy(model, shared)
-    made: dict[nn.Module, nn.Module | None] = {}
-    # A module with several names becomes one under each of them.
-    for name, module in reversed(list(model.named_modules(remove_duplicate=False))):
-        if module not in made:
-            made[module] = None if type(module).__module__.startswith("torch.") else _traced(module)
-        if (traced := made[module]) is not None:
-            if not name:
-                return traced
-            model.set_submodule(name, traced)
+    model = copy.deepcopy(model, {id(each): each for part in model.modules() for each in _tensors(part)})
+    for module in list(model.modules()):
+        containers = nn.Sequential, nn.ModuleList, nn.ModuleDict  # Another child is another element.
+        if not type(module).__module__.startswith("torch.") and not isinstance(module, containers):
+            _convert(module)
     return model
 
 
-def _traced(module: nn.Module) -> nn.Module | None:
-    """``module`` with modules for its calls; None if it has none or cannot be traced."""
-    hooked = module._forward_hooks or module._forward_pre_hooks  # torch has no public name for them
-    graph = None if hooked else _graph(module)
+def _tensors(module: nn.Module) -> list[Tensor]:
+    own = *module.parameters(False), *module.buffers(False), *vars(module).values()
+    return [each for each in own if isinstance(each, Tensor)]
+
+
+def _convert(module: nn.Module) -> None:
+    """Give ``module`` a child and a ``forward`` that calls it for each of its calls, if that is safe."""
+    graph = _graph(module)
     if graph is None:
-        return None
-    calls = [node for node in graph.nodes if _replacement(node)]
-    if not calls:
-        return None
-    result = fx.GraphModule(module, graph, type(module).__name__)
-    for node in calls:
+        return
+    for node in _calls(graph):
         # Evaluated again: its images may come from a call that was replaced.
         images, pooling = _replacement(node)
-        name = _free_name(result, node.target.__name__)
-        result.add_submodule(name, pooling)
+        name = _free_name(module, node.target.__name__)
+        module.add_module(name, pooling.train(module.training))
         with graph.inserting_before(node):
             node.replace_all_uses_with(graph.call_module(name, (images,)))
         graph.erase_node(node)
-    result.recompile()
-    result.training = module.training
-    return result
+    kind: Any = type(module)
+    code = graph.python_code("self")
+    names = [(name, value) for name, value in code.globals.items() if not isinstance(value, ModuleType)]
+    module.__class__ = _with_forward(kind, code.src, tuple(names))
+
+
+@cache
+def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) -> Any:
+    """The class ``kind`` with the ``forward`` of ``source``, which uses ``names`` and ``torch``."""
+    scope = {"torch": torch, **dict(names)}
+    file = f"<cnnpool.as_modules {kind.__qualname__} {hash(source)}>"
+    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    exec(compile(source, file, "exec"), scope)
+
+    def reduced(self: nn.Module, protocol: int) -> tuple[Any, ...]:
+        state = kind.__reduce_ex__(self, max(2, protocol))[2:]
+        return _blank, (kind, source, names), *state
+
+    own = {"forward": scope["forward"], "__reduce_ex__": reduced}
+    own |= {key: getattr(kind, key) for key in ("__module__", "__qualname__", "__doc__")}
+    return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
+
+
+def _blank(*given: Any) -> nn.Module:
+    """For pickles and copies, which know the class by how it was made."""
+    kind: type[nn.Module] = _with_forward(*given)
+    return kind.__new__(kind)
 
 
 def _graph(module: nn.Module) -> fx.Graph | None:
-    """The graph of ``forward``; None if it depends on values or training mode, draws, or writes a buffer."""
-    mode, graphs, acts = module.training, [], True
-    buffers = {name: (one, one.clone()) for name, one in module.named_buffers(recurse=False)}
+    """The graph of a ``forward`` with calls; None if it depends on more than its argument or has effects."""
+    drawn = _generators()
     try:
-        with torch.random.fork_rng(devices=()):
-            drawn = torch.random.get_rng_state()
-            for module.training in (True, False):
-                graphs.append(_Shallow().trace(module))
-            acts = not torch.equal(drawn, torch.random.get_rng_state())
+        graph = _traced(module, True) if _is_plain(module) else None
+        if graph is None or not _calls(graph) or str(_traced(module, False)) != str(graph):
+            return None
+        return graph if pickle.dumps(_generators()) == pickle.dumps(drawn) else None
     # Third-party forward methods may raise any exception on symbolic values.
     except Exception:
         return None
     finally:
-        module.training = mode
-        for name, (one, old) in buffers.items():
-            acts |= getattr(module, name) is not one or not torch.equal(one, old)
-            setattr(module, name, one.copy_(old))
-    if acts:
-        return None
-    code = {graph.python_code("self").src for graph in graphs}
-    return graphs[0] if len(code) == 1 else None
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+        torch.random.set_rng_state(torch.from_numpy(drawn[2]))
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether ``forward`` is its class's own and takes one argument, of whose type it does not ask."""
+    forward = inspect.unwrap(type(module).forward)
+    _, *taken = inspect.signature(forward).parameters.values()
+    one = [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken] == [True]
+    # torch has no public name for hooks. Those of other kinds run as before.
+    hooked = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return one and not hooked and "isinstance" not in forward.__code__.co_names
+
+
+def _generators() -> tuple[Any, ...]:
+    return random.getstate(), np.random.get_state(), torch.random.get_rng_state().numpy()
+
+
+def _traced(module: nn.Module, on: bool) -> fx.Graph:
+    """The graph with training mode, gradients and autocast ``on``; an error if an attribute is written."""
+    children = {id(child): child for child in module.children()}
+    tensors = {id(each): each for each in _tensors(module)}
+    clones = {
+        key: each.detach().clone() for key, each in tensors.items() if not isinstance(each, nn.Parameter)
+    }
+    module = copy.deepcopy(module, {**children, **tensors, **clones})
+    module.training = on
+    before = _attributes(module)
+    with _switched(on):
+        graph = _Shallow().trace(module)
+    after = _attributes(module)
+    same = len(before) == len(after) and all(map(operator.is_, before, after))
+    if not same or any(each._version for each in clones.values()):
+        raise ValueError("a graph does not record what is written")
+    return graph
+
+
+def _attributes(module: nn.Module) -> list[Any]:
+    """What the attributes of ``module`` are and hold."""
+    found: list[Any] = []
+    for value in vars(module).values():
+        held = value.values() if isinstance(value, dict) else value if isinstance(value, list | set) else ()
+        found += [value, *held]
+    return found
+
+
+def _calls(graph: fx.Graph) -> list[Any]:
+    return [node for node in graph.nodes if _replacement(node)]
 
 
 def _replacement(node: fx.Node) -> Any:
@@ -120,8 +219,7 @@ def _replacement(node: fx.Node) -> Any:
     kind, names = MODULES[node.target]
     given = dict(zip(("input", *names), node.args, strict=False)) | node.kwargs
     images = given.pop("input", None)
-    plain = not any(isinstance(each, fx.Node) for each in given.values())
-    if not isinstance(images, fx.Node) or not plain or given.pop("return_indices", False):
+    if node.all_input_nodes != [images] or given.pop("return_indices", False):
         return None
     return images, kind(**given)
 
