@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import linecache
 import operator
 import pickle
 import random
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.graph_module import _forward_from_src
 from torch.nn import functional as F
 
 WINDOW = ("kernel_size", "stride", "padding")
@@ -129,16 +129,12 @@ def _convert(module: nn.Module) -> None:
 @cache
 def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) -> Any:
     """The class ``kind`` with the ``forward`` of ``source``, which uses ``names`` and ``torch``."""
-    scope = {"torch": torch, **dict(names)}
-    file = f"<cnnpool.as_modules {kind.__qualname__} {hash(source)}>"
-    linecache.cache[file] = len(source), None, source.splitlines(True), file
-    exec(compile(source, file, "exec"), scope)
 
     def reduced(self: nn.Module, protocol: int) -> tuple[Any, ...]:
         state = kind.__reduce_ex__(self, max(2, protocol))[2:]
         return _blank, (kind, source, names), *state
 
-    own = {"forward": scope["forward"], "__reduce_ex__": reduced}
+    own = {"forward": _forward_from_src(source, {"torch": torch, **dict(names)}), "__reduce_ex__": reduced}
     own |= {key: getattr(kind, key) for key in ("__module__", "__qualname__", "__doc__")}
     return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 
@@ -167,7 +163,7 @@ def _graph(module: nn.Module) -> fx.Graph | None:
 
 
 def _is_plain(module: nn.Module) -> bool:
-    """Whether ``forward`` is its class's own and takes one argument, of whose type it does not ask."""
+    """True if ``forward`` is its class's own and takes one argument, of whose type it does not ask."""
     forward = inspect.unwrap(type(module).forward)
     _, *taken = inspect.signature(forward).parameters.values()
     one = [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken] == [True]
