@@ -196,7 +196,7 @@ def _traced(module: nn.Module, on: bool) -> fx.Graph:
 
 
 def _attributes(module: nn.Module) -> list[Any]:
-    """What the attributes of ``module`` are and hold."""
+    """The attributes of ``module`` and what they hold."""
     found: list[Any] = []
     for value in vars(module).values():
         held = value.values() if isinstance(value, dict) else value if isinstance(value, list | set) else ()
