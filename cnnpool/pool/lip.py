@@ -41,14 +41,14 @@ def lip_pool2d(
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact, importance = wide(x), wide(logits)
     bound = largest_finite(importance)
-    return softmax_mean(exact, importance.clamp(-bound, bound), window).to(x.dtype)
+    weights = softmax_weights(importance.clamp(-bound, bound), window)
+    return weighted_mean(cells(exact, window), weights).to(x.dtype)
 
 
-def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
-    """sum e^g_i x_i / sum e^g_i in every window, for ``logits`` whose difference does not overflow to NaN."""
-    values, largest = cells(x, window), peak(logits, window)
-    weights = [(part - largest).exp() for part in cells(logits, window, fill=-float("inf"))]
-    return weighted_mean(values, weights)
+def softmax_weights(logits: Tensor, window: Window) -> list[Tensor]:
+    """e^(g_i - max g) of every window's cells, for ``logits`` whose difference does not overflow to NaN."""
+    largest = peak(logits, window)
+    return [(part - largest).exp() for part in cells(logits, window, fill=-float("inf"))]
 
 
 class Importance(nn.Module):

@@ -11,7 +11,7 @@ from cnnpool.pool.autograd.replayed import SOFT, Mean, evaluate
 from cnnpool.pool.base import Cells, Padding, Place, Side, Size, WindowPool2d
 from cnnpool.pool.cells import added, cells, count, inside, peak, weighted_mean
 from cnnpool.pool.leaves import one_node
-from cnnpool.pool.lip import softmax_mean
+from cnnpool.pool.lip import softmax_weights
 from cnnpool.pool.scalar import Fraction, Per, Positive, repeats
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
 
@@ -52,9 +52,13 @@ def _soft_mean(x: Tensor, beta: float | Tensor, how: Mean) -> Tensor:
     finite = torch.where(exact < -bound, -bound, torch.where(exact > bound, bound, exact))
     plain = not isinstance(beta, Tensor) and beta == 1
     # Sharpened values may exceed the largest number: bounded again, they stay comparable.
-    soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), how.window)
+    weights = softmax_weights(finite if plain else (beta * finite).clamp(-bound, bound), how.window)
     largest = peak(exact, how.window)
-    return torch.where(largest.isinf(), largest, soft).to(x.dtype)
+    endless = largest.isinf()
+    # Replaced before the division: the sum may be infinite, and 0 times that would be its gradient.
+    sums = added(part * weight for part, weight in zip(cells(finite, how.window), weights, strict=True))
+    soft = torch.where(endless, 0.0, sums) / added(weights)
+    return torch.where(endless, largest, soft).to(x.dtype)
 
 
 class SoftPool2d(WindowPool2d):

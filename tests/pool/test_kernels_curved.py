@@ -19,7 +19,7 @@ from cnnpool.pool.cpu import threads
 HALVES = (torch.bfloat16, torch.float16)
 DTYPES = (torch.float64, torch.float32, *HALVES)
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
-SPECIAL = [math.nan, -math.inf, math.inf, 0.0, -0.0, 1.0, -1.0, 1e-7, -3e4]
+SPECIAL = [math.nan, -math.inf, math.inf, 0.0, -0.0, 1.0, -1.0, 1e-7, -3e4, torch.finfo(torch.float32).min]
 WIDE = {dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES}
 
 windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
@@ -100,6 +100,39 @@ def test_zeros_infinities_and_nan_come_out_as_by_torch(name, kernel, channels):
             with dispatch.use(wanted):
                 results.append(OPERATORS[name](x, number, kernel, 2, 0, False))
         assert_close(*results, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("p", [1.5, 100])
+def test_the_largest_numbers_come_out_as_in_float64(layout, p):
+    x = torch.tensor([[2, 1, 3, 0.5], [2, 2, 2, 2], [math.inf, 3, 0, 1]]).view(3, 1, 2, 2) * 1e38
+    x = x.expand(3, 32, 2, 2).contiguous(memory_format=layout)
+    functions = (
+        lambda x, number: gem_pool2d(x, 2, p=p),
+        lambda x, number: gem_pool2d(x, 2, p=number),
+        lambda x, number: lp_pool2d(x, p, 2, form="mean"),
+    )
+    for function in functions:
+        number, upstream = torch.full((1, 1, 1), float(p)), torch.full((3, 32, 1, 1), 2.0**-10)
+        ours = answers(function, True, x, number, upstream)
+        exact = answers(function, False, x.double(), number.double(), upstream)
+        for a, b in zip(ours, exact, strict=True):
+            assert_close(a, b.float(), rtol=1e-5 * max(1, p / 10), atol=0)
+
+
+@pytest.mark.parametrize(
+    "values", [[math.inf] * 5 + [1], [-math.inf] * 6, [math.inf, -math.inf, 2, 3, math.inf, 3]]
+)
+def test_an_infinite_window_has_no_gradient(values):
+    x, upstream = torch.tensor(values).view(1, 1, 1, 6), torch.ones(1, 1, 1, 1)
+    number = torch.full((1, 1, 1), 1.7)
+    functions = [
+        lambda x, p: soft_pool2d(x, (1, 6)),
+        lambda x, p: soft_pool2d(x, (1, 6), beta=p),
+        lambda x, p: lp_pool2d(x, 3, (1, 6)),
+    ]
+    for function, wanted in product(functions, (True, False)):
+        assert all((slope == 0).all() for slope in answers(function, wanted, x, number, upstream)[1:])
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)

@@ -1,11 +1,11 @@
 """Power means, soft means and means of draws of plain CPU tensors by compiled kernels, and gradients.
 
 Only the input is saved: windows are summed again for gradients, which each adds to its cells. A power mean
-divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is normal.
+divides out the largest u = |x| or max(x, floor) of a window, limited so that its inverse is finite.
 """
 
 from functools import lru_cache
-from math import inf, log
+from math import inf, log, pi
 from typing import Any
 
 import torch
@@ -34,6 +34,8 @@ from cnnpool.pool.cpu.threads import spread as share
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
 BEYOND_SINGLE = 1e39
+ABSENT = -1e30 * pi
+"""Stands outside the map, below any floor: maps hold the least number, and -infinity, on purpose."""
 _leaves_out = lru_cache(maxsize=1024)(Window.leaves_out)
 MOST = 512
 """Windows of the channels that are pooled together."""
@@ -120,6 +122,9 @@ def _window(
             sums = sums + power
             if len(kind) == EXPECTED:
                 more = more + r
+            elif len(kind) == SIGNED:
+                # Infinite also where infinities of both signs meet.
+                more = more + absolute(r)
             elif len(whole) == 0:
                 more = more + power * level
         if kept:
@@ -131,10 +136,11 @@ def _window(
 def _back(mean: Number, inverse: Number, rule: Rule) -> Number:
     """mean^(1/p - 1)."""
     _, whole, _, _, low, high, total = rule
-    mean, one = _bounded(mean, low, high), number(1, total)
     if len(whole) == 0:
-        return exp2((inverse - one) * log2(mean))
-    return root_power(mean, len(whole), inverse, 3 if high > BEYOND_SINGLE else 2, total)
+        # A mean beyond is infinite; of the largest number the power might be 0, and 0 times infinity is NaN.
+        level = log2(_bounded(mean, low, number(1 << 62, total)))
+        return exp2((inverse - number(1, total)) * level)
+    return root_power(_bounded(mean, low, high), len(whole), inverse, 3 if high > BEYOND_SINGLE else 2, total)
 
 
 @inlined
@@ -197,7 +203,8 @@ def _factor(
         return factor, select(endless, nothing, more / sums), nothing
     mean = sums * part
     factor = select(mean < total, spread(total / total), g * part * _back(mean, inverse, rule))
-    none, slope = (g == total) | (sums == total) | _infinite(mean, total), nothing
+    endless = _infinite(more if len(kind) == SIGNED else mean, total)
+    none, slope = (g == total) | (sums == total) | endless, nothing
     if learnt:
         level = inverse * log2(mean)
         slope = g * exp2(level) * top * inverse * (more / sums - level)
@@ -384,10 +391,10 @@ def _rule(how: Mean, power: float, dtype: torch.dtype) -> tuple[Rule, Any]:
         high = torch.finfo(wide).max / 4
         numbers, nothing = (0.0, 0.0, -high, high, 0.0), -inf
     else:
-        nothing = torch.finfo(dtype).min if how.kind == FLOORED else 0.0
+        nothing = ABSENT if how.kind == FLOORED else 0.0
         smallest = torch.finfo(wide).smallest_normal
         floor = {FLOORED: how.floor, EXPECTED: torch.finfo(wide).max}.get(how.kind, 0.0)
-        numbers = floor, nothing, smallest, 1 / smallest, 0.0
+        numbers = floor, nothing, smallest, torch.finfo(wide).max, 0.0
     whole = int(power) if how.kind != SOFT and power in (2, 3, 4) else 0
     floor_, absent, low, high_, total = (scalar(value, wide) for value in numbers)
     return ((0,) * how.kind, (0,) * whole, floor_, absent, low, high_, total), scalar(nothing, wide)
