@@ -169,7 +169,10 @@ def _is_plain(module: nn.Module) -> bool:
     one = [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken] == [True]
     # torch has no public name for hooks. Those of other kinds run as before.
     hooked = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-    return one and not hooked and "isinstance" not in forward.__code__.co_names
+    # Classes that know their subclasses, or copy in their own way, would not expect another class.
+    special = {"__init_subclass__", "__deepcopy__", "__reduce__", "__reduce_ex__"}
+    usual = not any(special & vars(kind).keys() for kind in type(module).__mro__[:-1])
+    return one and usual and not hooked and "isinstance" not in forward.__code__.co_names
 
 
 def _generators() -> tuple[Any, ...]:

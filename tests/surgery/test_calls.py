@@ -132,6 +132,17 @@ class Chain(nn.Sequential):
         return F.max_pool2d(super().forward(x), 2)
 
 
+class Registered(Net):
+    known = {}  # noqa: RUF012
+
+    def __init_subclass__(cls):
+        Registered.known[cls.__name__] = cls
+
+
+class Member(Registered):
+    pass
+
+
 def patched():
     model = Net()
     model.forward = lambda x: model.pooled(x)
@@ -140,7 +151,7 @@ def patched():
 
 STAY = [
     Masked, Skipping, Several, OfTensors, Frozen, Half, Whole, StraightThrough, Whether, OfRandom, OfNumpy,
-    ToTheSize, Listing, Numbering, Summing, Constant, Chain, patched,
+    ToTheSize, Listing, Numbering, Summing, Constant, Chain, Member, patched,
 ]  # fmt: skip
 
 
@@ -155,7 +166,8 @@ def test_what_a_graph_does_not_hold_stays_as_it_is_and_nothing_is_drawn_or_writt
     assert vars(made).keys() == vars(model).keys()
     for one in (made, model):
         assert not any((getattr(one, "seen", ()), getattr(one, "calls", 0), getattr(one, "total", 0)))
-    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    assert Registered.known == {"Member": Member} and torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
 
 
 class Full(Net):
