@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from unicodedata import normalize
 
 from torch.utils.data import ConcatDataset
 
@@ -164,12 +165,14 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pic
 
     kind = parts["train"].features[label]
     if isinstance(kind, ClassLabel):
-        names = list(kind.names)
-        numbers: dict[Any, int] = {number: number for number in range(len(names))}
+        values: dict[Any, str] = dict(enumerate(kind.names))
     else:
-        values = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
-        names = [str(value) for value in values]
-        numbers = {value: number for number, value in enumerate(values)}
+        found = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
+        values = {value: str(value) for value in found}
+    # Composed and separate accents are one class.
+    composed = {value: normalize("NFC", name) for value, name in values.items()}
+    names = list(dict.fromkeys(composed.values()))
+    numbers = {value: names.index(name) for value, name in composed.items()}
     columns = []
     for name, part in parts.items():
         rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
+from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, UNREAD
 from cnnpool.data.errors import ONE_CLASS, DataError
@@ -72,16 +73,29 @@ class ImageTable(ImageSource):
         )
 
     def _rows(self, table: Path) -> Iterator[Row]:
+        line = 1
         try:
             with table.open(newline="", encoding="utf-8-sig") as file:
                 head = file.readline()
                 file.seek(0)
-                lines = csv.DictReader(file, delimiter=max(",;\t", key=head.count))
+                delimiter = max(",;\t", key=head.count)
+                lines = csv.DictReader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
                 options = ["image", "label"] + ["split"] * (self.split is not None)
                 columns = [self._column(table, option, lines.fieldnames or ()) for option in options]
+                line = lines.line_num + 1
                 for values in lines:
+                    line = lines.line_num + 1
+                    if any(values.pop(None, ())):
+                        raise DataError(
+                            f"{table} line {lines.line_num} has more values than columns: put one that "
+                            f"contains {delimiter!r} in quotes"
+                        )
                     yield self._row(table, lines.line_num, values, *columns)
-        except (UnicodeDecodeError, csv.Error) as error:
+        except csv.Error as error:
+            raise DataError(
+                f"{table} line {line} is no line of a CSV ({error}): correct its quotes"
+            ) from error
+        except UnicodeDecodeError as error:
             raise DataError(f"{table} is no table of text in UTF-8 ({error}): save it as CSV") from error
         except OSError as error:
             raise DataError(
@@ -112,6 +126,7 @@ class ImageTable(ImageSource):
     ) -> Row:
         place = f"{table} line {line}"
         file, name = ((values[column] or "").strip() for column in (image, label))
+        name = normalize("NFC", name)
         for column, value in ((image, file), (label, name)):
             if not value:
                 raise DataError(f"{place} has no {column}: fill or remove it")

@@ -88,7 +88,9 @@ class Published(Source):
     title: ClassVar[str]  # Name of the class in ``torchvision.datasets``
     folder: ClassVar[str]  # Folder of its files, below the root
     classes: ClassVar[tuple[str, ...]] = ()  # Names of the classes; empty for torchvision's
-    sha256: ClassVar[str | None] = None  # See ``Raw.sha256``; None if torchvision checks all files
+    sha256: ClassVar[str | None] = (
+        None  # See ``Raw.sha256``; None if unknown, or needless as torchvision checks all files
+    )
 
     def read(self) -> Raw:
         """The data set, unpacked or downloaded first if files are missing or damaged; else a DataError."""
@@ -152,6 +154,13 @@ class FashionMNIST(Published):
         *("t_shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag"),
         "ankle_boot",
     )
+
+    def _raw(self, root: Path) -> Raw:
+        raw = super()._raw(root)
+        # Its files have the same names.
+        if raw.sha256 == MNIST.sha256:
+            raise DataError("the images there are those of MNIST")
+        return raw
 
 
 @dataclass(frozen=True, kw_only=True)

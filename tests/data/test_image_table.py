@@ -76,6 +76,9 @@ MISTAKES = {
     "0.png,bee,holdout": "line 10: part is 'holdout', not train, val or test: correct it",
     "0.png,ant,train": "lines 2 and 10 are both .*/0.png, bee and ant: keep one; training is on one class",
     "more.png,cow,test": "line 10: 'cow' has no training image: add some, or remove the line",
+    "more.png,ant, red,train": "line 10 has more values than columns: put one that contains ',' in quotes",
+    'more.png,"ant,train': r"line 10 is no line of a CSV \(.*\): correct its quotes",
+    'more.png,"ant"s,train': r"line 10 is no line of a CSV \(.*\): correct its quotes",
     "more.heic,ant,train": "line 10: 'more.heic' is no picture that is read .*: save it as JPEG or PNG",
 }
 
@@ -86,6 +89,12 @@ def test_a_mistake_is_named_by_its_line_and_value(root, row):
         (root / "all" / name).write_bytes((root / "all" / "0.png").read_bytes())
     with pytest.raises(DataError, match=MISTAKES[row]):
         read(root, *ROWS, row, split="part")
+
+
+def test_a_class_may_have_commas_in_quotes_and_accents_of_both_kinds(root):
+    names = ['"caf\u00e9, red"', '"cafe\u0301, red"', '"tea"', "tea"] * 2
+    rows = [f"{n}.png, {name},train," for n, name in enumerate(names)]
+    assert read(root, *rows).classes == ("caf\u00e9, red", "tea")
 
 
 def test_a_missing_table_or_column_is_named(root):

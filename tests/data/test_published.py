@@ -184,6 +184,18 @@ def test_other_images_of_the_right_number_are_not_taken_for_mnist(served, publis
         source("mnist", tmp_path, download=False).read()
 
 
+def test_mnist_is_not_taken_for_fashion_mnist(served, published, tmp_path, monkeypatch):
+    served(NOWHERE)
+    packed(published, tmp_path)
+    monkeypatch.setattr(MNIST, "sha256", source("mnist", tmp_path, download=False).read().sha256)
+    (tmp_path / MNIST.folder).rename(tmp_path / "raw")
+    (tmp_path / "FashionMNIST").mkdir()
+    (tmp_path / "raw").rename(tmp_path / "FashionMNIST" / "raw")
+    for download in (False, True):
+        with pytest.raises(DataError, match=r"FashionMNIST.* \(the images there are those of MNIST\)"):
+            source("fashion_mnist", tmp_path, download=download).read()
+
+
 def test_the_timeout_is_set_for_the_download_alone(tmp_path, monkeypatch):
     times = []
     before = socket.getdefaulttimeout()
