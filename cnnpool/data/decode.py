@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import PIL
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError, features
+from PIL import ExifTags, Image, ImageChops, UnidentifiedImageError, features
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
@@ -31,10 +32,12 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *(("AVIF",) if fe
 GAP = 3  # Images are read at a reduced size of at least this many times the requested H and W
 STRIP = 1 << 20  # Number of pixels converted at once
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # Bytes per pixel in memory; 4 in all other modes
+DECODING = {"AVIF": 12, "WEBP": 16}  # Bytes per pixel while such a file is decoded, whatever its mode
+SCALES = {"L;2": 85, "L;4": 17}  # By which Pillow multiplies the values of a PNG of 2 and of 4 bits
 TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}  # EXIF orientation -> counterclockwise quarter turns
 MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places after the turns
 SIDEWAYS = (5, 6, 7, 8)  # Orientations in which height and width change places
-MADE_BY = f"3 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
+MADE_BY = f"4 {PIL.__version__} {torch.__version__}"  # These change decoded pixels, so they void caches
 OF_FILES = (EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM)
 """Errors of a file that stay: it is missing or damaged, or may not be read."""
 Size = tuple[int, int]
@@ -119,11 +122,41 @@ def read_header(picture: Picture) -> Header:
     """Size and memory of the image, without reading pixels. May raise any exception, by the format."""
     with opened(picture) as image:
         width, height = image.size
-        # Pillow applies TIFF's itself; in a PNG it may follow the pixels, which would have to be read.
-        is_known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
-        size = _as_stored((height, width), _orientation(image) if is_known else 1)
-        nbytes = width * height * BYTES.get(image.mode, 4)
+        _find_metadata(image)
+        # Pillow applies TIFF's itself.
+        size = _as_stored((height, width), _orientation(image) if image.format != "TIFF" else 1)
+        nbytes = width * height * _bytes_per_pixel(image)
         return Header(size, nbytes, _is_deep(image), _stated(image) if _is_deep(image) else None)
+
+
+def _bytes_per_pixel(image: Image.Image) -> int:
+    """The most that is held at once while the image is read, as measured."""
+    own = BYTES.get(image.mode, 4)
+    if _is_deep(image):
+        # The search for the largest value copies it.
+        return 3 * own
+    if image.info.get("progressive"):
+        # A JPEG's coefficients, of all pixels.
+        return own + 2 * len(image.getbands())
+    return DECODING.get(image.format or "", 2 * own if image.format == "TIFF" else own)
+
+
+def _find_metadata(image: Image.Image) -> None:
+    """Read a PNG's metadata that follow its pixels, but not these."""
+    if not isinstance(image, PngImageFile) or not (image.tile and image.png and image.fp):
+        return
+    place = image.fp.tell()
+    image.fp.seek(image.tile[0].offset - 8)
+    while len(head := image.fp.read(8)) == 8:
+        length, kind = int.from_bytes(head[:4]), head[4:]
+        # Pillow reads no further than the first frame either.
+        if kind == b"IEND" or (kind == b"fcTL" and image.is_animated):
+            break
+        begin = image.fp.tell()
+        if kind in (b"eXIf", b"iTXt", b"tEXt", b"zTXt"):
+            image.png.call(kind, begin, length)
+        image.fp.seek(begin + length + 4)
+    image.fp.seek(place)
 
 
 def _is_deep(image: Image.Image) -> bool:
@@ -172,6 +205,7 @@ def decode(picture: Picture, size: Size, channels: int, white: int | None = None
             scale = full[0] / drafted[1][2] if drafted else 1.0
             image.load()
         else:
+            _scale_transparency(image)
             image.load()
             orientation, full = _orientation(image), image.size
         stored = _as_stored(size, orientation)
@@ -213,10 +247,23 @@ def _wanted(size: Size) -> tuple[int, int]:
 
 def _orientation(image: Image.Image) -> int:
     try:
-        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+        # A PNG's own method reads its pixels first.
+        return int(Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1))
     except Exception:
         # Damaged camera metadata does not damage the picture.
         return 1
+
+
+def _scale_transparency(image: Image.Image) -> None:
+    """Bring the clear value of a PNG to the scale of its pixels, which Pillow leaves as in the file."""
+    clear = image.info.get("transparency")
+    if clear is None or not isinstance(image, PngImageFile) or not image.tile:
+        return
+    raw = image.tile[0].args
+    if raw in SCALES:
+        image.info["transparency"] = clear * SCALES[raw]
+    elif raw == "RGB;16B":
+        image.info["transparency"] = tuple(value >> 8 for value in clear)
 
 
 def _reduced(
@@ -229,9 +276,12 @@ def _reduced(
     if factor == 1 and image.mode == mode and not image.has_transparency_data:
         return image, 1
     rows = max(1, STRIP // (width * factor)) * factor
+    # Pillow inverts those of 8 bits itself.
+    negative = _is_deep(image) and isinstance(image, TiffImageFile) and image.tag_v2.get(262) == 0
     small = Image.new(mode, (-(-width // factor), -(-height // factor)))
     for top in range(0, height, rows):
         strip = _opaque(image.crop((0, top, width, min(top + rows, height))), white).convert(mode)
+        strip = ImageChops.invert(strip) if negative else strip
         small.paste(strip.reduce(factor) if factor > 1 else strip, (0, top // factor))
     return small, factor
 

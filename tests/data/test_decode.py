@@ -1,7 +1,9 @@
 import io
 import os
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +104,53 @@ def test_every_orientation_of_a_camera_is_applied(tmp_path, orientation, full, s
     assert difference.max() <= (0 if full[0] == 8 else 3)
 
 
+def with_chunk(png: bytes, kind: bytes, content: bytes, *, late: bool) -> bytes:
+    """``png`` with a chunk behind its pixels, or before them, behind its header."""
+    place = len(png) - 12 if late else 33
+    sum_ = zlib.crc32(kind + content)
+    chunk = len(content).to_bytes(4, "big") + kind + content + sum_.to_bytes(4, "big")
+    return png[:place] + chunk + png[place:]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", ["eXIf", "iTXt"])
+def test_a_png_s_orientation_is_found_wherever_it_lies_without_reading_pixels(kind, late):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    xmp = b'XML:com.adobe.xmp\0\0\0\0\0<a tiff:Orientation="6"/>'
+    content = exif.tobytes()[6:] if kind == "eXIf" else xmp
+    file = io.BytesIO()
+    Image.fromarray(smooth(8, 12)).save(file, "PNG")
+    png = with_chunk(file.getvalue(), kind.encode(), content, late=late)
+    assert read_header(png).size == (12, 8)
+    assert np.array_equal(decode(png, (12, 8), 3), np.rot90(smooth(8, 12), -1))
+    # An image that is handed over can still be read.
+    with Image.open(io.BytesIO(png)) as image:
+        assert read_header(image).size == (12, 8)
+        assert np.array_equal(decode(image, (12, 8), 3), np.rot90(smooth(8, 12), -1))
+    # Damaged pixels are not noticed, so they were not read.
+    place = png.index(b"IDAT") + 4
+    assert read_header(png[:place] + b"\0" * 9 + png[place + 9 :]).size == (12, 8)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options", "mode", "each"),
+    [
+        ("webp", {}, "RGB", 16),
+        ("tif", {}, "RGB", 8),
+        ("jpg", {}, "RGB", 4),
+        ("jpg", {"progressive": True}, "RGB", 10),
+        ("jpg", {"progressive": True}, "L", 3),
+        ("png", {}, "I;16", 6),
+        ("png", {}, "L", 1),
+    ],
+)
+def test_the_memory_of_a_file_is_that_of_its_format(tmp_path, suffix, options, mode, each):
+    path = tmp_path / f"x.{suffix}"
+    Image.new(mode, (30, 20)).save(path, **options)
+    assert read_header(str(path)).nbytes == each * 600
+
+
 def grey(values):
     return np.repeat(np.array(values)[..., None], 3, -1)
 
@@ -168,6 +217,39 @@ def test_the_clear_value_of_a_grey_image_of_sixteen_bits_is_white(tmp_path):
     values = np.array([[1000, 20_000], [40_000, 1001]], np.uint16)
     Image.fromarray(values).save(tmp_path / "x.png", transparency=1000)
     assert decode(str(tmp_path / "x.png"), (2, 2), 1)[..., 0].tolist() == [[255, 78], [156, 4]]
+
+
+@pytest.mark.parametrize(
+    ("bits", "clear", "row", "expected"),
+    [
+        (4, [7], b"\x07", [0, 255]),
+        (2, [1], b"\x10", [0, 255]),
+        (1, [0], b"\x40", [255, 255]),
+        (16, [0x1234] * 3, b"\x12\x34" * 3 + b"\x34\x12" * 3, [255, 0x34]),
+    ],
+)
+def test_the_clear_value_of_a_png_of_few_or_sixteen_bits_is_white(bits, clear, row, expected):
+    head = struct.pack(">IIBBBBB", 2, 1, bits, 2 * (len(clear) == 3), 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\0IEND\xae\x42\x60\x82"
+    content = struct.pack(f">{len(clear)}H", *clear)
+    for kind, part in ((b"IHDR", head), (b"tRNS", content), (b"IDAT", zlib.compress(b"\0" + row))):
+        png = with_chunk(png, kind, part, late=True)
+    assert decode(png, (1, 2), 1)[0, :, 0].tolist() == expected
+    with Image.open(io.BytesIO(png)) as image:
+        assert [decode(image, (1, 2), 1)[0, :, 0].tolist() for _ in range(2)] == [expected] * 2
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_tiff_whose_zero_is_white_is_inverted(tmp_path, kind):
+    values = np.array([[0, 1], [100, np.iinfo(kind).max]], kind)
+    paths = [tmp_path / "plain.tif", tmp_path / "negative.tif"]
+    Image.fromarray(values).save(paths[0])
+    # Pillow inverts 8 bits when it writes them too.
+    Image.fromarray(values).save(paths[1], tiffinfo={262: 0})
+    with Image.open(paths[1]) as image:
+        assert image.tag_v2[262] == 0
+    plain, negative = (decode(str(path), (2, 2), 1).astype(int) for path in paths)
+    assert np.array_equal(negative, 255 - plain if kind is np.uint16 else plain)
 
 
 @pytest.mark.parametrize("values", [np.full((4, 4), -1, np.int32), np.full((4, 4), 0.5, np.float32)])

@@ -122,6 +122,14 @@ def test_the_same_picture_in_two_classes_is_named(root):
     assert said in read(root, *ROWS, split="part").notes
 
 
+def test_the_same_picture_in_two_classes_is_found_behind_one_with_the_same_sums(root):
+    pixels = np.array(Image.open(root / "all" / "1.png"))
+    for number in (0, 3):
+        Image.fromarray(pixels[::-1]).save(root / "all" / f"{number}.png")
+    said = "the same picture in two classes: all/3.png and all/0.png; remove one of them"
+    assert said in read(root, *ROWS, split="part").notes
+
+
 @pytest.mark.skipif(not features.check("avif"), reason="Pillow without AVIF")
 def test_avif_is_read_and_heic_is_named_in_folders(tmp_path):
     for name in ("ant", "bee"):
