@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import graph_module
 
 # Number of active dispatch modes: FLOP counters, fake tensors, tracers. Each must see torch's operators;
 # compiled kernels are used only without one.
@@ -18,6 +19,8 @@ _count_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 # Whether a transform of ``torch.func`` is active: autograd functions must then have two parts; without one
 # the faster, merged functions and those with only a backward rule are used.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", None)
+function_of_code: Any = getattr(graph_module, "_forward_from_src", None)
+"""The ``forward`` of a graph's code and of its globals; without it calls stay calls."""
 
 
 def is_watched() -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
-from torch.fx.graph_module import _forward_from_src
 from torch.nn import functional as F
+
+from cnnpool.pool.internals import function_of_code
 
 WINDOW = ("kernel_size", "stride", "padding")
 MAX = (*WINDOW, "dilation", "ceil_mode", "return_indices")
@@ -110,7 +111,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 def _convert(module: nn.Module) -> None:
     """Give ``module`` a child and a ``forward`` that calls it for each of its calls, if that is safe."""
     graph = _graph(module)
-    if graph is None:
+    if graph is None or function_of_code is None:
         return
     for node in _calls(graph):
         # Evaluated again: its images may come from a call that was replaced.
@@ -134,7 +135,7 @@ def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) ->
         state = kind.__reduce_ex__(self, max(2, protocol))[2:]
         return _blank, (kind, source, names), *state
 
-    own = {"forward": _forward_from_src(source, {"torch": torch, **dict(names)}), "__reduce_ex__": reduced}
+    own = {"forward": function_of_code(source, {"torch": torch, **dict(names)}), "__reduce_ex__": reduced}
     own |= {key: getattr(kind, key) for key in ("__module__", "__qualname__", "__doc__")}
     return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 

@@ -204,6 +204,12 @@ def test_a_copy_keeps_its_class_its_hooks_its_methods_and_what_its_forward_does_
     assert torch.equal(copy.deepcopy(made)(x), made(x)) and not torch.equal(made(x), shown(x))
 
 
+def test_a_torch_that_makes_no_function_of_a_graphs_code_leaves_all_calls(monkeypatch):
+    assert type(cnnpool.as_modules(Net())) is not Net
+    monkeypatch.setattr("cnnpool.surgery.calls.function_of_code", None)
+    assert type(cnnpool.as_modules(Net())) is Net
+
+
 def test_hooks_that_a_forward_does_not_see_run_as_before():
     model, x, ran = Net(), torch.randn(2, 3, 9, 9, requires_grad=True), []
     model.register_full_backward_hook(lambda *_: ran.append("backward"))
