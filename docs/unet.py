@@ -46,8 +46,8 @@ if __name__ == "__main__":
         data, net = datamodule("digits", batch_size=64), UNet(pool)
         steps = torch.optim.AdamW(net.parameters(), 3e-3)
         batches = data.train_dataloader()
+        batches.sampler.set_epoch(0)  # One order for all: without this line, each epoch has its own
         for _ in range(3):
-            batches.sampler.set_epoch(0)  # One order for all: without this line, each epoch has its own
             for images, labels in batches:
                 steps.zero_grad()
                 F.cross_entropy(net(images), pixel_labels(images, labels)).backward()

@@ -74,9 +74,13 @@ def from_tensors(
     parts = {"train": train, "test": test} | ({"val": val} if val else {})
     for name, part in parts.items():
         _check_tensors(name, *part)
-    # Copies, as a script may go on to change its tensors.
+    # A script may go on to change its tensors; those of other layouts are copied anyway.
+    kept = {
+        name: images.clone() if images.permute(0, 2, 3, 1).is_contiguous() else images
+        for name, (images, _) in parts.items()
+    }
     splits: dict[str, Any] = {
-        name: Split(images.clone(), labels.long().clone()) for name, (images, labels) in parts.items()
+        name: Split(kept[name], labels.long().clone()) for name, (_, labels) in parts.items()
     }
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 

@@ -1,13 +1,16 @@
 """Decode an image to pixels of a given size, with little more memory than the decoded file."""
 
 import logging
+import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from errno import EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM
 from io import BytesIO
-from threading import Lock, Thread, current_thread
+from threading import Lock
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import PIL
@@ -30,6 +33,7 @@ UNREAD = frozenset((".heic", ".heif", ".jp2", ".jxl", ".cr2", ".dng", ".nef", ".
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *(("AVIF",) if features.check("avif") else ()))
 """Formats that are opened, whatever a file's name: some of Pillow's formats run other programs."""
 GAP = 3  # Images are read at a reduced size of at least this many times the requested H and W
+TAIL = 1 << 16  # Bytes at the end of a PNG that may hold its metadata
 STRIP = 1 << 20  # Number of pixels converted at once
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # Bytes per pixel in memory; 4 in all other modes
 DECODING = {"AVIF": 12, "WEBP": 16}  # Bytes per pixel while such a file is decoded, whatever its mode
@@ -45,7 +49,7 @@ Picture = str | bytes | Image.Image  # A file's path, its content, or an image d
 
 DEPTHS = (8, 10, 12, 14, 16)
 MEGAPIXELS = 200  # Largest image that is read by default
-_lock, _users, _restored = Lock(), list[Thread](), ExitStack()  # Of the threads that have Pillow quiet
+_lock, _users, _restored = Lock(), list[None](), ExitStack()  # One user for each block that has Pillow quiet
 
 
 class Header(NamedTuple):
@@ -83,10 +87,12 @@ def quiet_pillow() -> Iterator[None]:
 
     They come back when the last of several threads is done.
     """
+    # Outside of the lock, which a process forked meanwhile would never get.
+    Image.init()
     with _lock:
         if not _users:
             _restored.enter_context(_without_limit())
-        _users.append(current_thread())
+        _users.append(None)
     try:
         yield
     finally:
@@ -98,7 +104,6 @@ def quiet_pillow() -> Iterator[None]:
 
 @contextmanager
 def _without_limit() -> Iterator[None]:
-    Image.init()
     log = logging.getLogger("PIL")
     limit, level = Image.MAX_IMAGE_PIXELS, log.level
     Image.MAX_IMAGE_PIXELS = None
@@ -132,9 +137,6 @@ def read_header(picture: Picture) -> Header:
 def _bytes_per_pixel(image: Image.Image) -> int:
     """The most that is held at once while the image is read, as measured."""
     own = BYTES.get(image.mode, 4)
-    if _is_deep(image):
-        # The search for the largest value copies it.
-        return 3 * own
     if image.info.get("progressive"):
         # A JPEG's coefficients, of all pixels.
         return own + 2 * len(image.getbands())
@@ -142,20 +144,23 @@ def _bytes_per_pixel(image: Image.Image) -> int:
 
 
 def _find_metadata(image: Image.Image) -> None:
-    """Read a PNG's metadata that follow its pixels, but not these."""
+    """Read a PNG's metadata that follow its pixels, near its end, but not these."""
     if not isinstance(image, PngImageFile) or not (image.tile and image.png and image.fp):
         return
+    # Pillow reads no further than the first frame either.
+    if image.is_animated:
+        return
     place = image.fp.tell()
-    image.fp.seek(image.tile[0].offset - 8)
-    while len(head := image.fp.read(8)) == 8:
-        length, kind = int.from_bytes(head[:4]), head[4:]
-        # Pillow reads no further than the first frame either.
-        if kind == b"IEND" or (kind == b"fcTL" and image.is_animated):
-            break
-        begin = image.fp.tell()
-        if kind in (b"eXIf", b"iTXt", b"tEXt", b"zTXt"):
-            image.png.call(kind, begin, length)
-        image.fp.seek(begin + length + 4)
+    begin = max(image.tile[0].offset, image.fp.seek(0, os.SEEK_END) - TAIL)
+    image.fp.seek(begin)
+    tail = image.fp.read()
+    for found in re.finditer(rb"eXIf|iTXt|tEXt|zTXt", tail):
+        length = int.from_bytes(tail[max(0, found.start() - 4) : found.start()])
+        chunk, rest = tail[found.start() : found.end() + length], tail[found.end() + length :]
+        # Pixels may look like a chunk.
+        if crc32(chunk).to_bytes(4) == rest[:4]:
+            image.fp.seek(begin + found.end())
+            image.png.call(found[0], begin + found.end(), length)
     image.fp.seek(place)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SMALL = 32
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: the step of SplitMix64
 
 
@@ -55,23 +54,19 @@ def _scrambled(z: np.ndarray) -> np.ndarray:
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order, (N,), every prefix of which has each class nearly in proportion.
+    """A random order, (N,), whose prefixes have each class nearly in proportion.
 
-    The images of a class are evenly spaced. Small classes, of fewer than ``SMALL`` images and than half the
-    largest class, begin spread over their spacing, since many of one size would otherwise enter all at once.
+    The images of a class are evenly spaced in it; small classes of one size enter at the same place, so that
+    a prefix that ends before has none of them.
     """
-    draw = generator(seed)
-    order = torch.randperm(len(labels), generator=draw)
-    _, classes, counts = labels[order].unique(return_inverse=True, return_counts=True)
-    by_class = classes.argsort(stable=True)
+    order = torch.randperm(len(labels), generator=generator(seed))
+    shuffled = labels[order]
+    by_class = shuffled.argsort(stable=True)
+    counts = labels.bincount()
     first = counts.cumsum(0) - counts
     rank = torch.empty_like(labels)
-    rank[by_class] = torch.arange(len(labels)) - first[classes[by_class]]
-    small = counts < min(SMALL, max(counts.tolist(), default=0) / 2)
-    begin = torch.full(counts.shape, 0.5, dtype=torch.float64)
-    count = int(small.sum())
-    begin[small] = (torch.randperm(count, generator=draw).double() + 0.5) / count
-    place = (rank + begin[classes]) / counts[classes]
+    rank[by_class] = torch.arange(len(labels)) - first[shuffled[by_class]]
+    place = (rank.double() + 0.5) / counts[shuffled]
     return order[place.argsort(stable=True)]
 
 

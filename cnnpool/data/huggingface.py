@@ -172,7 +172,8 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pic
     # Composed and separate accents are one class.
     composed = {value: normalize("NFC", name) for value, name in values.items()}
     names = list(dict.fromkeys(composed.values()))
-    numbers = {value: names.index(name) for value, name in composed.items()}
+    places = {name: number for number, name in enumerate(names)}
+    numbers = {value: places[name] for value, name in composed.items()}
     columns = []
     for name, part in parts.items():
         rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))

@@ -66,7 +66,7 @@ class ImageSource(Source):
         test_size: share of each class that is held out for the test if it has no folder.
         split_seed: seed of that split.
         skip_unreadable: skip images that cannot be read, and record them; false to stop.
-        max_megapixels: larger images count as unreadable. Reading takes up to 4 bytes per pixel, WebP 16.
+        max_megapixels: larger images count as unreadable. Reading takes 4 to 16 bytes per pixel.
         stream: read each batch from disk instead of holding all images in memory; auto if they take more
             than a quarter of the free memory. Results are bit-identical.
     """

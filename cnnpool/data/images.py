@@ -143,7 +143,8 @@ def white_of_all(
         return None, ""
 
     def look(place: int) -> int | str:
-        with _budget.taken(headers[place].nbytes):
+        # As an array it is copied twice.
+        with _budget.taken(3 * headers[place].nbytes):
             return pictures.attempt(place, largest)
 
     unstated = [place for place, header in deep.items() if header.bits is None]

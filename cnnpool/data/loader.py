@@ -104,7 +104,7 @@ class ImageDataset(Dataset[Batch]):
 class EpochSampler(DistributedSampler[Item]):
     """(epoch, index) of one process's images, in an order that depends on (seed, epoch) alone.
 
-    Each iteration is of the next epoch, but for the first one after ``set_epoch``. It is a
+    Each iteration is of the next epoch, until someone calls ``set_epoch``. It is a
     ``DistributedSampler`` so that every Trainer calls its ``set_epoch`` and none replaces it; unlike torch's
     it repeats no image. Items contain the epoch, because persistent workers never see ``set_epoch``.
     Of ``shard``, (rank, world), every world-th of ``images`` images is taken, from rank on; some are dropped
@@ -128,12 +128,18 @@ class EpochSampler(DistributedSampler[Item]):
         self.images, self.length = images, own // multiple * multiple
         self.start = 0  # Images of the epoch that the next iteration skips: they were returned before
         self.begun = False  # Whether the epoch was iterated over since it was set
+        self.led = False  # Whether someone sets the epochs, as a Trainer does: iterations then stay in theirs
 
     def __len__(self) -> int:
         return self.length
 
     def set_epoch(self, epoch: int) -> None:
-        """Start ``epoch``; if it is the current one, keep the position within it."""
+        """Start ``epoch``, and stay in it; if it is the current one, keep the position within it."""
+        self.led = True
+        self.go_to(epoch)
+
+    def go_to(self, epoch: int) -> None:
+        """As ``set_epoch``, but iterations go on to the next epochs."""
         if epoch != self.epoch:
             self.start = 0
         self.begun = False
@@ -145,7 +151,7 @@ class EpochSampler(DistributedSampler[Item]):
                 f"each of {processes()[1]} processes would get all images of this loader: give the Trainer "
                 "the data module itself, datamodule=..., or make it with shard=(rank, world)"
             )
-        self.set_epoch(self.epoch + self.begun)
+        self.go_to(self.epoch + (self.begun and not self.led))
         self.begun, start, self.start = True, self.start, 0
         order = torch.arange(self.images)
         if self.shuffle:
@@ -212,7 +218,7 @@ class Loader(DataLoader[Batch]):
                 f"cannot resume after batch {batch}: an epoch has {len(self)} (other data or batch_size?)"
             )
         self._handed_out = batch % len(self)
-        self.order.set_epoch(epoch + batch // len(self))
+        self.order.go_to(epoch + batch // len(self))
         self.order.start = self._handed_out * self.batch_sampler.batch_size
 
 

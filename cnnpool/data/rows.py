@@ -4,7 +4,6 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -163,10 +162,12 @@ class File:
 
 def _opened_again(path: Path, identity: tuple[int, int]) -> File:
     """The file in another process; a DataError if it has been replaced."""
-    with suppress(OSError):
+    try:
         file = File(path)
-        if file._identity() == identity:
-            return file
+    except OSError as error:
+        raise DataError(f"cannot read {path} ({error.strerror}): run again") from error
+    if file._identity() == identity:
+        return file
     raise DataError(f"{path} was changed by another program: run again")
 
 

@@ -33,7 +33,7 @@ class Images(LightningDataModule):
         before, self._loader = self._loader, self._on_device(self._train_loader())
         # A Trainer sets the epoch, but may iterate before: to measure statistics of the first one.
         if before and not (self.trainer and self.trainer.state.status == TrainerStatus.RUNNING):
-            self._loader.order.set_epoch(before.order.epoch + before.order.begun)
+            self._loader.order.go_to(before.order.epoch + before.order.begun)
         # A checkpoint is restored before any loader exists.
         if self._position:
             self._loader.load_state_dict(self._position)

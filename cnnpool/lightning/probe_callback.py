@@ -34,8 +34,8 @@ class ProbeCallback(Callback):
     """Runs any probe after every few epochs on the same images, on the first process.
 
     The images are the first ones seen in validation, or in training if there is no validation: no image is
-    loaded twice. Weights, buffers, gradients, modes and random generators are restored and nothing that the
-    module logs counts, so a training with the callback is bit-identical to one without it. Parameters are
+    loaded twice. Weights, buffers, gradients, modes and random generators are restored, and what the module
+    logs does not count, so a training with the callback is bit-identical to one without it. Parameters are
     measured as the Trainer holds them, without autocast. Compiled modules run uncompiled meanwhile.
 
     An error after the first training step gives a warning: the callback stops, and the training continues.
@@ -59,8 +59,7 @@ class ProbeCallback(Callback):
 
     Raises:
         ValueError: if an argument is out of range; before the first training step for an unknown stage, a
-            batch or output that cannot be measured, a strategy that shards (FSDP, tensor parallel, ZeRO 3),
-            another callback that would log other images or networks by the same tags.
+            batch or output that cannot be measured, a strategy that shards (FSDP, tensor parallel, ZeRO 3).
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class ProbeCallback(Callback):
         key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
         own_unpack = None if unpack is probe_batch.first_two else unpack
         # A given batch is measured whole.
-        told = (network, batch, own_unpack, None if batch else samples, mean, std)
+        told = (network, batch, own_unpack, None if batch or samples == 128 else samples, mean, std)
         self._subject = "".join(fingerprint(one) for one in told if one is not None)
         self._key = key + self._subject + (fingerprint(quantities) if quantities else "")
 
@@ -133,9 +132,11 @@ class ProbeCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for other in trainer.callbacks:  # type: ignore[attr-defined]
+            if other is self:
+                break
             if isinstance(other, ProbeCallback) and (tag := self._shared_tag(other)):
-                raise ValueError(
-                    f"{type(self).__name__} and another {type(other).__name__} would both log {tag}, of "
+                rank_zero_warn(
+                    f"{type(self).__name__} and another {type(other).__name__} both log {tag}, of "
                     "other images or networks: give one of them other quantities=, or stages= of other names"
                 )
         # Values from a checkpoint.
@@ -214,7 +215,8 @@ class ProbeCallback(Callback):
 
     def _shared_tag(self, other: "ProbeCallback") -> str | None:
         """A tag by which both log measurements of different images or networks; None without one."""
-        if self._subject == other._subject or self.probe.section != other.probe.section:
+        alike = type(self).values is type(other).values and self.probe.section == other.probe.section
+        if not alike or self._subject == other._subject:
             return None
         own, theirs = ({n.replace(".", "_") for n in one.stages or ()} for one in (self, other))
         apart = own and theirs and not own & theirs

@@ -35,7 +35,7 @@ class Pool1d(Leaf):
 
     def __init__(self, operator: type[Pool2d], channels: int, **options: Any):
         super().__init__()
-        if operator is LipPool2d:
+        if issubclass(operator, LipPool2d):
             raise ValueError(
                 "LipPool2d has no form for sequences: its logits are a convolution of 3x3 pixels"
             )

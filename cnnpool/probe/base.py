@@ -137,7 +137,7 @@ def examined(model: nn.Module) -> Iterator[nn.Module]:
 def buffers_kept(model: nn.Module) -> Iterator[None]:
     """Restores the buffers of ``model`` afterwards: fake quantisers, for one, write them in eval mode too."""
     owned = [(module, *held) for module in model.modules() for held in module.named_buffers(recurse=False)]
-    values = [buffer if is_lazy(buffer) else buffer.clone() for *_, buffer in owned]
+    values = [buffer if is_lazy(buffer) or buffer.is_meta else buffer.clone() for *_, buffer in owned]
     try:
         yield
     finally:
@@ -146,8 +146,17 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
                 if getattr(module, name, None) is not buffer:
                     setattr(module, name, buffer)
                 # A write would also count for autograd, which may have saved the buffer.
-                if buffer is not value and not torch.equal(buffer, value):
+                if buffer is not value and not _same(buffer, value):
                     buffer.resize_(value.shape).copy_(value)
+
+
+def _same(now: Tensor, before: Tensor) -> bool:
+    """Whether both hold the same, also NaN; taken for true where torch cannot compare, as sparse ones."""
+    try:
+        alike = now.shape == before.shape
+        return alike and bool(((now == before) | ((now != now) & (before != before))).all())
+    except (NotImplementedError, RuntimeError):
+        return True
 
 
 @contextmanager

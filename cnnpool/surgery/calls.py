@@ -1,6 +1,7 @@
 """Modules in place of calls such as ``F.max_pool2d``, so that they can be swapped."""
 
 import copy
+import dis
 import inspect
 import operator
 import pickle
@@ -82,9 +83,10 @@ def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
     Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. One
-    module stays whose ``forward`` takes not just one argument, depends on values, training mode or random
-    numbers, sets a buffer, attribute, gradients or autocast, has hooks, or cannot be traced by ``torch.fx``.
-    Another one's ``forward`` keeps what it read in plain attributes; its other methods keep their calls.
+    module stays whose ``forward`` has an optional argument, depends on values, training mode or random
+    numbers, sets a buffer, attribute, gradients or autocast, has hooks, or cannot be traced by ``torch.fx``,
+    and a ``Sequential`` with a ``forward`` of its own. Another one's ``forward`` keeps what it read in plain
+    attributes; its other methods keep their calls.
 
     Example:
         >>> import torch
@@ -110,9 +112,11 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 
 def _convert(module: nn.Module) -> None:
     """Give ``module`` a child and a ``forward`` that calls it for each of its calls, if that is safe."""
-    graph = _graph(module)
-    if graph is None or function_of_code is None:
+    found = _graph(module)
+    if found is None or function_of_code is None:
         return
+    graph, constants = found
+    vars(module).update(constants)
     for node in _calls(graph):
         # Evaluated again: its images may come from a call that was replaced.
         images, pooling = _replacement(node)
@@ -127,6 +131,13 @@ def _convert(module: nn.Module) -> None:
     module.__class__ = _with_forward(kind, code.src, tuple(names))
 
 
+class _Quiet:
+    """Keeps a class that knows its subclasses from one more."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
+
 @cache
 def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) -> Any:
     """The class ``kind`` with the ``forward`` of ``source``, which uses ``names`` and ``torch``."""
@@ -137,7 +148,7 @@ def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) ->
 
     own = {"forward": function_of_code(source, {"torch": torch, **dict(names)}), "__reduce_ex__": reduced}
     own |= {key: getattr(kind, key) for key in ("__module__", "__qualname__", "__doc__")}
-    return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
+    return new_class(kind.__name__, (_Quiet, kind), exec_body=lambda body: body.update(own))
 
 
 def _blank(*given: Any) -> nn.Module:
@@ -146,14 +157,21 @@ def _blank(*given: Any) -> nn.Module:
     return kind.__new__(kind)
 
 
-def _graph(module: nn.Module) -> fx.Graph | None:
+def _graph(module: nn.Module) -> tuple[fx.Graph, dict[str, Tensor]] | None:
     """The graph of a ``forward`` with calls; None if it depends on more than its argument or has effects."""
     drawn = _generators()
     try:
-        graph = _traced(module, True) if _is_plain(module) else None
-        if graph is None or not _calls(graph) or str(_traced(module, False)) != str(graph):
+        found = _traced(module, True, True) if _is_plain(module) else None
+        if found is None or not _calls(found[0]):
             return None
-        return graph if pickle.dumps(_generators()) == pickle.dumps(drawn) else None
+        for state in ((True, False), (False, True), (False, False)):
+            graph, constants = _traced(module, *state)
+            same = constants.keys() == found[1].keys() and all(
+                map(operator.is_, *map(dict.values, (constants, found[1])))
+            )
+            if str(graph) != str(found[0]) or not same:
+                return None
+        return found if pickle.dumps(_generators()) == pickle.dumps(drawn) else None
     # Third-party forward methods may raise any exception on symbolic values.
     except Exception:
         return None
@@ -164,39 +182,46 @@ def _graph(module: nn.Module) -> fx.Graph | None:
 
 
 def _is_plain(module: nn.Module) -> bool:
-    """True if ``forward`` is its class's own and takes one argument, of whose type it does not ask."""
+    """True if ``forward`` is its class's own and takes no arguments but given ones, whatever they are."""
     forward = inspect.unwrap(type(module).forward)
     _, *taken = inspect.signature(forward).parameters.values()
-    one = [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken] == [True]
+    given = all(each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken)
+    # Of several arguments one may be None.
+    asks = any("NONE" in each.opname or each.opname == "IS_OP" for each in dis.get_instructions(forward))
     # torch has no public name for hooks. Those of other kinds run as before.
     hooked = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-    # Classes that know their subclasses, or copy in their own way, would not expect another class.
-    special = {"__init_subclass__", "__deepcopy__", "__reduce__", "__reduce_ex__"}
+    # Classes that copy in their own way would not expect another class.
+    special = {"__deepcopy__", "__reduce__", "__reduce_ex__"}
     usual = not any(special & vars(kind).keys() for kind in type(module).__mro__[:-1])
-    return one and usual and not hooked and "isinstance" not in forward.__code__.co_names
+    of_tensors = {"isinstance", "Tensor"} <= set(forward.__code__.co_names)
+    return given and usual and not hooked and not of_tensors and (len(taken) == 1 or not asks)
 
 
 def _generators() -> tuple[Any, ...]:
     return random.getstate(), np.random.get_state(), torch.random.get_rng_state().numpy()
 
 
-def _traced(module: nn.Module, on: bool) -> fx.Graph:
-    """The graph with training mode, gradients and autocast ``on``; an error if an attribute is written."""
+def _traced(module: nn.Module, training: bool, on: bool) -> tuple[fx.Graph, dict[str, Tensor]]:
+    """The graph in a mode of ``training``, with gradients and autocast ``on``, and the tensors of the file
+    that it holds by name; an error if an attribute is written.
+    """
     children = {id(child): child for child in module.children()}
     tensors = {id(each): each for each in _tensors(module)}
     clones = {
         key: each.detach().clone() for key, each in tensors.items() if not isinstance(each, nn.Parameter)
     }
     module = copy.deepcopy(module, {**children, **tensors, **clones})
-    module.training = on
-    before = _attributes(module)
+    module.training = training
+    before, before_names = _attributes(module), set(vars(module))
     with _switched(on):
         graph = _Shallow().trace(module)
+    new = vars(module).keys() - before_names
+    constants = {key: vars(module).pop(key) for key in sorted(new) if key.startswith("_tensor_constant")}
     after = _attributes(module)
     same = len(before) == len(after) and all(map(operator.is_, before, after))
     if not same or any(each._version for each in clones.values()):
         raise ValueError("a graph does not record what is written")
-    return graph
+    return graph, constants
 
 
 def _attributes(module: nn.Module) -> list[Any]:

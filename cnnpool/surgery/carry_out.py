@@ -204,7 +204,7 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
         own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
         for key in own:
             del table[key]
-        for part in (before, *after.modules()):
+        for part in after.modules():
             if getattr(part, name) is table:
                 setattr(part, name, OrderedDict(own))
         setattr(after, name, table)

@@ -1,5 +1,6 @@
 """Dense versions of layers that downsample in special ways: Swin's patch merging, Same convolutions."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -67,8 +68,11 @@ def pads_by_stride(conv: nn.Conv2d, dense: nn.Conv2d, like: Tensor) -> bool:
         return all(_samples(form(x), conv.forward(x), conv.stride) for x in noise)
 
     try:
+        # Together, as they share what they may write.
+        conv, dense = copy.deepcopy((conv, dense))
         # Plain ones are not called, so that no hooks see noise.
-        return not fits(dense.forward) and fits(DenseSameConv2d(dense, conv.stride))
+        with torch.random.fork_rng([like.device] if like.is_cuda else []):
+            return not fits(dense.forward) and fits(DenseSameConv2d(dense, conv.stride))
     # Third-party forward methods may raise any exception.
     except Exception:
         return False

@@ -4,6 +4,7 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import isfunction, signature
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from cnnpool.surgery.fitting import (
     Entry,
     InPlaceOf,
     Order,
-    added,
     at_stride_1,
     fitting,
     new_downsampling,
@@ -254,8 +254,10 @@ def replacement(target: Target, after: nn.Module) -> nn.Module:
     x = target.inputs[0]
     # Weights of the original keep their type.
     after = after.to(x.device).train(target.module.training)
-    for operator in added(after):
-        operator.to(x.dtype if x.is_floating_point() else None)
+    own = {id(t) for t in (*target.module.parameters(), *target.module.buffers())}
+    for part in after.modules():
+        if x.is_floating_point() and not any(id(t) in own for t in (*part.parameters(), *part.buffers())):
+            part.to(x.dtype)
     channels = sorted({x.shape[1] for x in target.inputs})
     if len(channels) > 1:
         try:
@@ -278,11 +280,21 @@ def folded(name: str, model: nn.Module, targets: Sequence[Target]) -> str:
         f"{method}() of {dotted or 'the model'}"
         for dotted, module in model.named_modules()
         for method in FOLDING
-        if callable(getattr(type(module), method, None))
+        if _takes_nothing(getattr(type(module), method, None))
         if any(conv.startswith(dotted and f"{dotted}.") for conv in convolutions)
     ]
-    lost = f"{name} would be lost in {', '.join(found)}: re-parameterise or fuse before a swap"
-    return lost if found else ""
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{name} would be lost in {found[0]}{more}: re-parameterise or fuse before a swap" if found else ""
+
+
+def _takes_nothing(method: object) -> bool:
+    """True for a method that needs no argument."""
+    if not isfunction(method):
+        return False
+    rest = [*signature(method).parameters.values()][1:]
+    return all(
+        one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in rest
+    )
 
 
 def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:

@@ -46,9 +46,12 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
         for norm, momentum in momenta:
             norm.momentum = momentum
         for module, name, buffer, former in buffers:
-            if not (done and isinstance(module, BATCH_NORM)):
+            if done and isinstance(module, BATCH_NORM):
+                continue
+            setattr(module, name, buffer)
+            if not torch.equal(buffer, former):
                 # Observers of quantisation give theirs another size.
-                setattr(module, name, buffer.resize_(former.shape).copy_(former))
+                buffer.resize_(former.shape).copy_(former)
         for module, mode in modes:
             module.training = mode
 

@@ -141,7 +141,7 @@ def test_a_png_s_orientation_is_found_wherever_it_lies_without_reading_pixels(ki
         ("jpg", {}, "RGB", 4),
         ("jpg", {"progressive": True}, "RGB", 10),
         ("jpg", {"progressive": True}, "L", 3),
-        ("png", {}, "I;16", 6),
+        ("png", {}, "I;16", 2),
         ("png", {}, "L", 1),
     ],
 )

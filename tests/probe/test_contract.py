@@ -54,6 +54,9 @@ def test_buffers_that_are_written_in_eval_mode_are_as_before():
             self.register_buffer("least", torch.zeros(0))
             self.register_buffer("calls", torch.tensor(0))
             self.register_buffer("never", None)
+            # torch compares no sparse ones, and writes no expanded ones.
+            self.register_buffer("sparse", torch.eye(2).to_sparse())
+            self.register_buffer("repeated", torch.tensor(torch.nan).expand(3))
 
         def forward(self, x):
             self.calls = self.calls + 1

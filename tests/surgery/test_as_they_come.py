@@ -100,6 +100,16 @@ def test_hooks_move_to_the_replacement(order):
     assert model(x).any() and not seen
 
 
+def test_a_swap_that_is_undone_by_hand_has_its_hooks_again():
+    model, seen = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1)), []
+    model[0].register_forward_hook(lambda module, args, output: seen.append(module))
+    for change in cnnpool.swap(model, "blur", example=images(16)):
+        model.set_submodule(change.name, change.before)
+    seen.clear()
+    model(images(16))
+    assert seen == [model[0]]
+
+
 def test_the_hook_that_normalises_weights_stays_with_the_convolution():
     conv = nn.utils.spectral_norm(nn.Conv2d(3, 4, 3, 2, 1)).eval()
     model, x, seen = nn.Sequential(conv), images(16), []
@@ -299,6 +309,19 @@ def test_weights_keep_their_type_under_autocast_whether_refused_or_not():
             assert [change.name for change in cnnpool.swap(model, "conv_pool", example=x)] == ["1", "2"]
             assert model(x).dtype == torch.bfloat16
         assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_a_function_that_makes_an_operator_serves_networks_of_any_type():
+    class Halving(nn.Conv2d):
+        def output_size(self, height, width):
+            return height // 2, width // 2
+
+    def mine(channels):
+        return Halving(channels, channels, 1, 2)
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)).double()
+    cnnpool.swap(model, mine, example=images(16).double())
+    assert model(images(16).double()).dtype == torch.float64
 
 
 class Tables(nn.Module):

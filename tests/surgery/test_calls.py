@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 import cnnpool
 
+MEAN = torch.tensor(0.5)
+
 
 class Net(nn.Module):
     def __init__(self):
@@ -33,6 +35,27 @@ class Masked(Net):
 class Skipping(Net):
     def forward(self, x, skip):
         return super().forward(x if skip is None else x + skip)
+
+
+class Joining(Net):
+    def forward(self, x, skip):
+        return super().forward(x + skip)
+
+
+class Centred(Net):
+    def forward(self, x):
+        return super().forward(x - MEAN)
+
+
+class Layered(Net):
+    def pooled(self, x):
+        return F.max_pool2d(self.conv(x), 2) if isinstance(self.conv, nn.Conv2d) else x
+
+
+class Switched(Net):
+    def pooled(self, x):
+        with torch.set_grad_enabled(self.training):
+            return super().pooled(x)
 
 
 class Several(Net):
@@ -151,7 +174,7 @@ def patched():
 
 STAY = [
     Masked, Skipping, Several, OfTensors, Frozen, Half, Whole, StraightThrough, Whether, OfRandom, OfNumpy,
-    ToTheSize, Listing, Numbering, Summing, Constant, Chain, Member, patched,
+    ToTheSize, Listing, Numbering, Summing, Constant, Chain, Switched, patched,
 ]  # fmt: skip
 
 
@@ -166,8 +189,17 @@ def test_what_a_graph_does_not_hold_stays_as_it_is_and_nothing_is_drawn_or_writt
     assert vars(made).keys() == vars(model).keys()
     for one in (made, model):
         assert not any((getattr(one, "seen", ()), getattr(one, "calls", 0), getattr(one, "total", 0)))
-    assert Registered.known == {"Member": Member} and torch.is_grad_enabled()
-    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("make", [Joining, Centred, Layered, Member])
+def test_a_graph_holds_tensors_of_the_file_several_arguments_and_what_a_class_makes_of_its_own(make):
+    model = make()
+    made = pickle.loads(pickle.dumps(cnnpool.as_modules(model)))
+    x = torch.rand(2, 3, 8, 8)
+    images = (x, x) if make is Joining else (x,)
+    assert isinstance(made, make) and isinstance(made.max_pool2d, nn.MaxPool2d)
+    assert torch.equal(made(*images), model(*images)) and Registered.known == {"Member": Member}
 
 
 class Full(Net):

@@ -164,6 +164,9 @@ class Fusible(nn.Sequential):
     def fuse(self):
         return nn.Conv2d(3, 4, 3, 2)
 
+    def switch_to_deploy(self, fine, coarse):
+        return fine + coarse
+
 
 def test_a_method_that_would_make_a_convolution_without_the_operator_is_named(caplog):
     def model():
@@ -178,7 +181,7 @@ def test_a_method_that_would_make_a_convolution_without_the_operator_is_named(ca
     cnnpool.swap(model(), "blur", example=EXAMPLE, where="pool")
     assert "lost" not in caplog.text
     cnnpool.swap(Fusible(*model()), "blur", example=EXAMPLE, where="0")
-    assert "blur would be lost in fuse() of the model, fuse() of 0.0: " in caplog.text
+    assert "blur would be lost in fuse() of the model and 1 more: " in caplog.text
     caplog.clear()
     cnnpool.swap(Fusible(OrderedDict(reparam_conv=nn.Conv2d(3, 4, 3, 2))), "blur", example=EXAMPLE)
     assert "lost" not in caplog.text
@@ -206,6 +209,24 @@ class DynamicPadding(nn.Conv2d):
 
     def forward(self, x):
         return super().forward(layers.pad_same(x, self.kernel_size, self.stride, self.dilation))
+
+
+class Observing(DynamicPadding):
+    """Keeps the largest value that it saw, as quantisers do, and draws."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.register_buffer("most", torch.zeros(()))
+
+    def forward(self, x):
+        self.most = torch.cat((self.most[None], (x + 0 * torch.rand_like(x)).flatten())).amax()
+        return super().forward(x)
+
+
+def test_convolutions_that_keep_what_they_saw_see_no_noise():
+    conv, state = Observing(3, 4, 3, 2), torch.get_rng_state()
+    cnnpool.swap(nn.Sequential(conv), "subsample", example=torch.full((1, 3, 12, 12), 0.5))
+    assert conv.most <= 0.5 and torch.equal(torch.get_rng_state(), state)
 
 
 class FixedPadding(nn.Conv2d):

@@ -31,6 +31,8 @@ class Counting(nn.InstanceNorm2d):
         super().__init__(3, track_running_stats=True)
         self.register_buffer("count", torch.zeros(()))
         self.register_buffer("seen", torch.zeros(0))
+        # As kernels of blurs are, which cannot be written.
+        self.register_buffer("repeated", torch.ones(1).expand(3))
 
     def forward(self, x):
         self.count = self.count + 1
