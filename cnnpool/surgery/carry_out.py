@@ -64,6 +64,7 @@ def carry_out(
     after = installed(model, plan, example, images)
     for module, new in plan.items():
         take_former_names(former[module], new)
+        share_hooks(new, module)
     return costlier(name, before, after, remedy)
 
 
@@ -197,6 +198,13 @@ def restore_hooks(held: Sequence[tuple[nn.Module, Tables]]) -> None:
             setattr(module, name, table)
 
 
+def share_hooks(after: nn.Module, before: nn.Module) -> None:
+    """Give the module that is replaced its hooks too, for a user who puts it back."""
+    if before not in after.modules():
+        for name in HOOKS:
+            setattr(before, name, getattr(before, name) or getattr(after, name))
+
+
 def move_hooks(before: nn.Module, after: nn.Module) -> None:
     """Move the hooks of a module to its replacement, except those by which torch computes its parameters."""
     for name in HOOKS:
@@ -204,7 +212,7 @@ def move_hooks(before: nn.Module, after: nn.Module) -> None:
         own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
         for key in own:
             del table[key]
-        for part in after.modules():
+        for part in (before, *after.modules()):
             if getattr(part, name) is table:
                 setattr(part, name, OrderedDict(own))
         setattr(after, name, table)
