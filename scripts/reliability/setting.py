@@ -115,8 +115,9 @@ def killed_jobs():
 
     def kill():
         while True:
-            for path in Path("outputs").rglob("status.json"):
-                with suppress(OSError, ValueError):
+            # Folders and files come and go meanwhile.
+            with suppress(OSError, ValueError):
+                for path in Path("outputs").rglob("status.json"):
                     state = json.loads(path.read_text())
                     if state["state"] == "running":
                         os.kill(state["pid"], signal.SIGKILL)
