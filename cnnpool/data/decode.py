@@ -1,8 +1,6 @@
 """Decode an image to pixels of a given size, with little more memory than the decoded file."""
 
 import logging
-import os
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -10,7 +8,6 @@ from errno import EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, 
 from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 import PIL
@@ -33,10 +30,10 @@ UNREAD = frozenset((".heic", ".heif", ".jp2", ".jxl", ".cr2", ".dng", ".nef", ".
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *(("AVIF",) if features.check("avif") else ()))
 """Formats that are opened, whatever a file's name: some of Pillow's formats run other programs."""
 GAP = 3  # Images are read at a reduced size of at least this many times the requested H and W
-TAIL = 1 << 16  # Bytes at the end of a PNG that may hold its metadata
 STRIP = 1 << 20  # Number of pixels converted at once
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # Bytes per pixel in memory; 4 in all other modes
 DECODING = {"AVIF": 12, "WEBP": 16}  # Bytes per pixel while such a file is decoded, whatever its mode
+GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 SCALES = {"L;2": 85, "L;4": 17}  # By which Pillow multiplies the values of a PNG of 2 and of 4 bits
 TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}  # EXIF orientation -> counterclockwise quarter turns
 MIRRORED = (2, 4, 5, 7)  # Orientations in which left and right change places after the turns
@@ -55,13 +52,14 @@ _lock, _users, _restored = Lock(), list[None](), ExitStack()  # One user for eac
 class Header(NamedTuple):
     """An image's header: (H, W) upright, and the memory that reading all its pixels takes.
 
-    ``deep`` images are grey of more than 8 bits, of which the file may state that ``bits`` are used.
+    ``deep`` images are ``grey`` of more than 8 bits, of which the file may state that ``bits`` are used.
     """
 
     size: Size
     nbytes: int
-    deep: bool = False
-    bits: int | None = None
+    grey: bool
+    deep: bool
+    bits: int | None
 
 
 def reason(error: Exception) -> str:
@@ -89,9 +87,14 @@ def quiet_pillow() -> Iterator[None]:
     """
     # Outside of the lock, which a process forked meanwhile would never get.
     Image.init()
+    log = logging.getLogger("PIL")
     with _lock:
         if not _users:
-            _restored.enter_context(_without_limit())
+            _restored.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+            _restored.callback(log.setLevel, log.level)
+            _restored.enter_context(warnings.catch_warnings(action="ignore"))
+            Image.MAX_IMAGE_PIXELS = None
+            log.setLevel(logging.CRITICAL)
         _users.append(None)
     try:
         yield
@@ -100,21 +103,6 @@ def quiet_pillow() -> Iterator[None]:
             _users.pop()
             if not _users:
                 _restored.close()
-
-
-@contextmanager
-def _without_limit() -> Iterator[None]:
-    log = logging.getLogger("PIL")
-    limit, level = Image.MAX_IMAGE_PIXELS, log.level
-    Image.MAX_IMAGE_PIXELS = None
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
-        log.setLevel(level)
 
 
 def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
@@ -127,11 +115,11 @@ def read_header(picture: Picture) -> Header:
     """Size and memory of the image, without reading pixels. May raise any exception, by the format."""
     with opened(picture) as image:
         width, height = image.size
-        _find_metadata(image)
         # Pillow applies TIFF's itself.
         size = _as_stored((height, width), _orientation(image) if image.format != "TIFF" else 1)
         nbytes = width * height * _bytes_per_pixel(image)
-        return Header(size, nbytes, _is_deep(image), _stated(image) if _is_deep(image) else None)
+        deep = _is_deep(image)
+        return Header(size, nbytes, image.mode in GREY, deep, _stated(image) if deep else None)
 
 
 def _bytes_per_pixel(image: Image.Image) -> int:
@@ -141,27 +129,6 @@ def _bytes_per_pixel(image: Image.Image) -> int:
         # A JPEG's coefficients, of all pixels.
         return own + 2 * len(image.getbands())
     return DECODING.get(image.format or "", 2 * own if image.format == "TIFF" else own)
-
-
-def _find_metadata(image: Image.Image) -> None:
-    """Read a PNG's metadata that follow its pixels, near its end, but not these."""
-    if not isinstance(image, PngImageFile) or not (image.tile and image.png and image.fp):
-        return
-    # Pillow reads no further than the first frame either.
-    if image.is_animated:
-        return
-    place = image.fp.tell()
-    begin = max(image.tile[0].offset, image.fp.seek(0, os.SEEK_END) - TAIL)
-    image.fp.seek(begin)
-    tail = image.fp.read()
-    for found in re.finditer(rb"eXIf|iTXt|tEXt|zTXt", tail):
-        length = int.from_bytes(tail[max(0, found.start() - 4) : found.start()])
-        chunk, rest = tail[found.start() : found.end() + length], tail[found.end() + length :]
-        # Pixels may look like a chunk.
-        if crc32(chunk).to_bytes(4) == rest[:4]:
-            image.fp.seek(begin + found.end())
-            image.png.call(found[0], begin + found.end(), length)
-    image.fp.seek(place)
 
 
 def _is_deep(image: Image.Image) -> bool:
@@ -176,11 +143,7 @@ def _stated(image: Image.Image) -> int | None:
 def largest(picture: Picture) -> int:
     """The largest value of a grey image of more than 8 bits; ValueError for fractions and negative values."""
     with opened(picture) as image:
-        return _largest(image)
-
-
-def _largest(image: Image.Image) -> int:
-    values = np.asarray(image)
+        values = np.asarray(image)
     if values.dtype.kind not in "iu" or values.min() < 0:
         raise ValueError("its values are not whole numbers from 0 on: save it with 8 or 16 bits per channel")
     return int(values.max())
@@ -201,22 +164,19 @@ def decode(picture: Picture, size: Size, channels: int, white: int | None = None
     (``white_of``). Colour of 16 bits, or with transparency, is reduced to the upper 8.
     """
     with opened(picture) as image:
-        orientation, full, scale = 1, image.size, 1.0
-        if isinstance(image, JpegImageFile):
-            orientation = _orientation(image)
-            # An image of the caller's keeps its size.
-            own = picture is not image
-            drafted = image.draft(None, _wanted(_as_stored(size, orientation))) if own else None
+        full, scale = image.size, 1.0
+        # An image of the caller's keeps its size.
+        if isinstance(image, JpegImageFile) and picture is not image:
+            drafted = image.draft(None, _wanted(_as_stored(size, _orientation(image))))
             scale = full[0] / drafted[1][2] if drafted else 1.0
-            image.load()
-        else:
-            _scale_transparency(image)
-            image.load()
-            orientation, full = _orientation(image), image.size
+        _scale_transparency(image)
+        image.load()
+        # Pillow turns a TIFF while it loads it.
+        orientation, full = _orientation(image), full if scale > 1 else image.size
         stored = _as_stored(size, orientation)
         if _is_deep(image) and white is None:
             bits = _stated(image)
-            white = (1 << bits) - 1 if bits else white_of(_largest(image))
+            white = (1 << bits) - 1 if bits else white_of(largest(image))
         small, factor = _reduced(image, _wanted(stored), channels, white or 255)
     if full != stored[::-1]:
         scale *= factor
@@ -294,7 +254,7 @@ def _reduced(
 def _opaque(strip: Image.Image, white: int) -> Image.Image:
     """``strip`` over white; a grey one of more than 8 bits reduced to 8, 255 v / ``white`` rounded."""
     if _is_deep(strip):
-        _largest(strip)
+        largest(strip)
         values = np.asarray(strip)
         grey = ((values.astype(np.int64).clip(max=white) * 255 + white // 2) // white).astype(np.uint8)
         grey[values == strip.info.get("transparency", -1)] = 255

@@ -172,7 +172,8 @@ class ImageSource(Source):
         with quiet_pillow():
             headers, unreadable = survey(pictures, self.max_megapixels)
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
-            shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
+            first = next(iter(headers.values()), None)
+            shape = (*size, self.channels or (1 if first and first.grey else 3))
             if white is None:
                 white, whiteness = white_of_all(pictures, headers)
             else:

@@ -4,6 +4,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,6 @@ from cnnpool.data.decode import (
     decode,
     is_passing,
     largest,
-    opened,
     read_header,
     reason,
     white_of,
@@ -29,8 +29,6 @@ from cnnpool.system.progress import Progress
 
 LARGEST = 512  # Largest H and W of an automatically chosen size, in pixels
 GIB = 1 << 30
-MEGA = 10**6
-GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 AHEAD = 256  # Most images read in advance
 
 Made = TypeVar("Made")
@@ -64,29 +62,19 @@ class Pictures:
         picture: Picture
         picture, label = self.items[place]
         if label is None or int(label) < 0:
-            raise DataError(f"{self._named(place, picture)} has no label")
+            raise DataError(f"{self.name(place)} has no label")
         self.labels[place] = int(label)
         return picture
 
     def name(self, place: int, root: Path | None = None) -> str:
         """The path of the image, relative to ``root`` if given, or its number."""
-        try:
-            name = self._named(place, self.items[place][0])
-        except Exception:
+        name = None
+        with suppress(Exception):
             # Called to report that the image cannot be read.
-            return self._named(place, b"")
+            name = self.items[place][0]
+        if not isinstance(name, str):
+            return f"image {place} of {self.title}"
         return os.path.relpath(name, root) if root and os.path.isabs(name) else name
-
-    def is_grey(self) -> bool:
-        try:
-            with opened(self.open(0)) as image:
-                return image.mode in GREY
-        except Exception:
-            # It will be reported with all other unreadable images.
-            return False
-
-    def _named(self, place: int, picture: Picture) -> str:
-        return picture if isinstance(picture, str) else f"image {place} of {self.title}"
 
     def attempt(self, place: int, work: Callable[[Picture], Made]) -> Made | str:
         """``work`` on the image at ``place``, or why that fails; a DataError if the file is not the cause."""
@@ -104,14 +92,12 @@ class Pictures:
             return reason(error)
 
 
-def survey(
-    pictures: Pictures, max_megapixels: int, workers: int | None = None
-) -> tuple[dict[int, Header], dict[int, str]]:
+def survey(pictures: Pictures, max_megapixels: int) -> tuple[dict[int, Header], dict[int, str]]:
     """The header of each image by index, and why others, including too large ones, cannot be used."""
 
     def look(place: int) -> Header | str:
         header = pictures.attempt(place, read_header)
-        if isinstance(header, str) or (megapixels := math.prod(header.size) / MEGA) <= max_megapixels:
+        if isinstance(header, str) or (megapixels := math.prod(header.size) / 1e6) <= max_megapixels:
             return header
         return (
             f"{megapixels:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
@@ -122,7 +108,7 @@ def survey(
     unreadable: dict[int, str] = {}
     count = len(pictures.items)
     with Progress("looking at images", count, "files") as progress:
-        for place, found in enumerate(in_threads(look, range(count), ahead=AHEAD, workers=workers)):
+        for place, found in enumerate(in_threads(look, range(count), ahead=AHEAD)):
             progress.step()
             if isinstance(found, str):
                 unreadable[place] = found
@@ -131,9 +117,7 @@ def survey(
     return headers, unreadable
 
 
-def white_of_all(
-    pictures: Pictures, headers: Mapping[int, Header], workers: int | None = None
-) -> tuple[int | None, str]:
+def white_of_all(pictures: Pictures, headers: Mapping[int, Header]) -> tuple[int | None, str]:
     """The white of all grey images of more than 8 bits, and a note on it; None and "" if there are none.
 
     It is that of the bits that the files state, or of the largest value of all.
@@ -150,7 +134,7 @@ def white_of_all(
     unstated = [place for place, header in deep.items() if header.bits is None]
     with Progress("looking for the whitest pixel", len(unstated), "images") as progress:
         most = 0
-        for found in in_threads(look, unstated, ahead=AHEAD, workers=workers):
+        for found in in_threads(look, unstated, ahead=AHEAD):
             progress.step()
             # One that cannot be read is reported when it is decoded.
             most = max(most, found if isinstance(found, int) else 0)
@@ -165,7 +149,6 @@ def decoded(
     pictures: Pictures,
     headers: Mapping[int, Header],
     shape: Shape,
-    workers: int | None = None,
     white: int | None = None,
     known: Known | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray] | str]:
@@ -185,7 +168,7 @@ def decoded(
             return pictures.attempt(place, pixels_and_sums)
 
     ahead = max(len(usable()), min(AHEAD, CHUNK // (shape[0] * shape[1] * shape[2])))
-    return in_threads(work, headers, ahead=ahead, workers=workers)
+    return in_threads(work, headers, ahead=ahead)
 
 
 def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
