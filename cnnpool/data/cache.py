@@ -6,7 +6,6 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
@@ -28,6 +27,7 @@ from cnnpool.system.progress import Progress
 Stream = Literal["auto"] | bool
 SHARE = 4  # A data set is held in memory by default if it takes at most 1/``SHARE`` of the free memory
 STAMP = 16  # Bytes of a file's digest
+DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)  # Raised by a cache that lacks a part
 NOT_KEPT = "cannot keep decoded images in %s (%s)"
 
 _log = logging.getLogger(__name__)
@@ -56,24 +56,27 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
         lock.release()
 
 
+def _described(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], File]:
+    """What is written beside the images in ``path`` as facts and as arrays, and their file."""
+    with np.load(path.with_suffix(".npz")) as found:
+        arrays = dict(found)
+    return json.loads(arrays.pop("facts").item()), arrays, File(path)
+
+
 def _load(path: Path, key: str, stream: Stream) -> Raw | None:
     try:
-        with np.load(path.with_suffix(".npz")) as found:
-            facts = json.loads(found["facts"].item())
-            if facts["key"] != key:
-                return None
-            file = File(path)
-            status = os.fstat(file.descriptor)
-            if status.st_size != facts["nbytes"]:
-                raise ValueError("it has another length")
-            arrays = {name: torch.from_numpy(found[name]) for name in found.files if name != "facts"}
-        splits = {
-            part: Split(
-                Stored(file, tuple(facts["shape"]), arrays[f"{part}.places"], arrays[f"{part}.sums"]),
-                arrays[f"{part}.labels"],
+        facts, arrays, file = _described(path)
+        if facts["key"] != key:
+            return None
+        status = os.fstat(file.descriptor)
+        if status.st_size != facts["nbytes"]:
+            raise ValueError("it has another length")
+        splits = {}
+        for part in facts["parts"]:
+            places, sums, labels = (
+                torch.from_numpy(arrays[f"{part}.{name}"]) for name in ("places", "sums", "labels")
             )
-            for part in facts["parts"]
-        }
+            splits[part] = Split(Stored(file, tuple(facts["shape"]), places, sums), labels)
         classes, notes = tuple(facts["classes"]), tuple(facts["notes"])
         parts = splits["train"], splits["test"], splits.get("val")
         raw = Raw(classes, *parts, notes, facts["skipped"], white=facts["white"])
@@ -88,7 +91,7 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
     except DataError:
         # Too little memory, or a disk error.
         raise
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         _log.warning("%s is damaged and will be made again (%s)", path, error)
         return None
 
@@ -123,39 +126,33 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
     return raw
 
 
-class Earlier:
-    """The images of an earlier cache in ``path`` that still have their ``stamps``, if it fits the others.
+def unchanged(path: Path, stamps: Sequence[bytes], shape: Shape, white: int | None) -> Known | None:
+    """What an earlier cache in ``path`` has of the images with these ``stamps``, if it fits the others.
 
     ``shape`` is that of the images, and ``white`` the value that became 255.
     """
+    try:
+        facts, arrays, file = _described(path)
+        if (tuple(facts["shape"]), facts["white"], facts["made_by"]) != (shape, white, MADE_BY):
+            return None
+        parts = [[arrays[f"{part}.{name}"] for part in facts["parts"]] for name in ("places", "sums")]
+        sums = dict(zip(*map(np.concatenate, parts), strict=True))
+        rows = {stamp.tobytes(): row for row, stamp in enumerate(arrays["stamps"])}
+    except DAMAGE:
+        return None
 
-    def __init__(self, path: Path, stamps: Sequence[bytes], shape: Shape, white: int | None):
-        self.stamps, self.shape = stamps, shape
-        self.rows: dict[bytes, int] = {}
-        errors = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
-        with suppress(*errors), np.load(path.with_suffix(".npz")) as found:
-            facts = json.loads(found["facts"].item())
-            if (tuple(facts["shape"]), facts["white"], facts["made_by"]) != (shape, white, MADE_BY):
-                return
-            self.file = File(path)
-            places, sums = (
-                np.concatenate([found[f"{part}.{name}"] for part in facts["parts"]])
-                for name in ("places", "sums")
-            )
-            self.sums = dict(zip(places.tolist(), sums, strict=True))
-            self.rows = {stamp.tobytes(): row for row, stamp in enumerate(found["stamps"])}
-
-    def __call__(self, place: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Pixels and sums of the image at ``place``; None if the cache lacks it, or is damaged there."""
-        row = self.rows.get(self.stamps[place])
+    def known(place: int) -> tuple[np.ndarray, np.ndarray] | None:
+        row = rows.get(stamps[place])
         if row is None:
             return None
         try:
-            pixels = self.file.read(np.array([row]), self.shape)[0]
+            pixels = file.read(np.array([row]), shape)[0]
         except DataError:
             return None
-        sums = sums_of(pixels)
-        return (pixels, sums) if np.array_equal(sums, self.sums[row]) else None
+        own = sums_of(pixels)
+        return (pixels, own) if np.array_equal(own, sums[row]) else None
+
+    return known
 
 
 def decoded_rows(

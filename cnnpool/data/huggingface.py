@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from unicodedata import normalize
 
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, plain, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
@@ -47,18 +46,13 @@ class HuggingFace(ImageSource):
     test: str | None = None
 
     def origin(self) -> Origin:
-        root = Path(self.root).expanduser().absolute()
         parts = self._parts(self._load())
         image, label = _columns(parts["train"].features, self.image, self.label)
         files = [file["filename"] for part in parts.values() for file in part.cache_files]
-        # Data sets that are kept in memory have no files, only fingerprints.
-        prints = [part._fingerprint for part in parts.values()] if not files else []
-        words = (MADE_BY, self.max_megapixels, self.path, self.config, image, label, *parts, *prints)
-        name = "".join(c if c.isalnum() else "_" for c in self.path.strip("/."))
+        words = (MADE_BY, self.max_megapixels, self.path, self.config, image, label, *parts)
         counts = ", ".join(f"{one.split} ({len(one):,})" for one in parts.values())
         return Origin(
-            root,
-            cache_folder(root) / f"huggingface-{name}",
+            self.cache / f"huggingface-{plain(self.path.strip('/.'))}",
             stamp(f"2 {words}", stamps_of(Path(os.sep), files)),
             partial(_listed, parts, image, label, self.path),
             "test" in parts,
@@ -79,6 +73,8 @@ class HuggingFace(ImageSource):
                 self.config,
                 data_files=files,
                 revision=self.revision,
+                # With files, by which the decoded images know of changes.
+                keep_in_memory=False,
                 download_config=datasets.DownloadConfig(local_files_only=not self.download),
             )
         except Exception as error:
@@ -165,15 +161,11 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pic
 
     kind = parts["train"].features[label]
     if isinstance(kind, ClassLabel):
-        values: dict[Any, str] = dict(enumerate(kind.names))
+        values, names = list(range(len(kind.names))), kind.names
     else:
-        found = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
-        values = {value: str(value) for value in found}
-    # Composed and separate accents are one class.
-    composed = {value: normalize("NFC", name) for value, name in values.items()}
-    names = list(dict.fromkeys(composed.values()))
-    places = {name: number for number, name in enumerate(names)}
-    numbers = {value: places[name] for value, name in composed.items()}
+        values = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
+        names = [str(value) for value in values]
+    numbers = {value: number for number, value in enumerate(values)}
     columns = []
     for name, part in parts.items():
         rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))

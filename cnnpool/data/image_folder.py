@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
-from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, SUFFIXES, UNREAD
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, composed, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.tables import printable
 
@@ -38,7 +37,7 @@ class ImageFolder(ImageSource):
     channels: Literal[1, 3] = 3
 
     def origin(self) -> Origin:
-        root = Path(self.root).expanduser().absolute()
+        root = self.folder
         parts, notes = find_images(root)
         classes = tuple(parts["train"])
         items = [
@@ -50,8 +49,7 @@ class ImageFolder(ImageSource):
         counts = {part: sum(map(len, listing.values())) for part, listing in parts.items()}
         stamps = stamps_of(root, (path for path, _ in items))
         return Origin(
-            root,
-            cache_folder(root),
+            self.cache,
             stamp(f"4 {MADE_BY} {self.max_megapixels}", stamps),
             partial(Pictures, items, counts, classes),
             "test" in parts,
@@ -149,15 +147,12 @@ def _splits(root: Path, folders: list[str]) -> dict[str, str]:
 def _classes(
     folder: Path, names: list[str], loose: list[str], ignored: Counter[str], *, empty: bool = False
 ) -> Listing:
-    """The images of each class; a class without images is ignored if ``empty``, else an error.
-
-    Class names are compared in composed Unicode: macOS stores accents separately, other systems do not.
-    """
+    """The images of each class; a class without images is ignored if ``empty``, else an error."""
     ignored["images in no class's folder"] += len(loose)
     listing: Listing = {}
-    for name in sorted(names, key=partial(normalize, "NFC")):
+    for name in sorted(names, key=composed):
         if paths := sorted(_walk(folder / name, ignored, ())):
-            listing.setdefault(normalize("NFC", name), []).extend(paths)
+            listing.setdefault(composed(name), []).extend(paths)
         elif empty:
             ignored["folders without images"] += 1
         else:
@@ -200,10 +195,7 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
             ignored["folders of the system"] += 1
         elif is_folder:
             folders.append(entry.name)
-        elif suffix in SUFFIXES and (
-            entry.is_file(follow_symlinks=False) or os.path.isfile(entry) or not os.path.exists(entry)
-        ):
-            # A broken link to an image is an unreadable image, and is reported as one.
+        elif suffix in SUFFIXES:
             images.append(entry.path)
         else:
             is_plain = suffix.isascii() and suffix.isprintable() and suffix

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -17,12 +18,12 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.cache import STAMP, Earlier, Stream, cached, decoded_rows
+from cnnpool.data.cache import STAMP, Stream, cached, decoded_rows, unchanged
 from cnnpool.data.decode import MEGAPIXELS, Size, quiet_pillow
 from cnnpool.data.draws import cut, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey, white_of_all
-from cnnpool.data.rows import Rows
+from cnnpool.data.rows import Rows, digests
 from cnnpool.system.process import cache_of
 from cnnpool.tables import printable
 
@@ -34,18 +35,19 @@ NAMES = {
 """The usual names of each part, in lower case."""
 Side = Annotated[int, Ge(1), Le(8192)]
 UNREADABLE = "unreadable.txt"
+composed = partial(normalize, "NFC")
+"""A class's name to compare: macOS stores accents separately, other systems do not."""
 TestSize = Annotated[float, Gt(0), Lt(1)]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A data set before any image is read: its ``root``, the ``folder`` for decoded images, and notes.
+    """A data set before any image is read: the ``folder`` for decoded images, and notes.
 
     ``key`` changes when images, labels or names change; ``has_test`` is false where a test must be cut.
     ``stamps`` of the images, if known, tell which of them have changed.
     """
 
-    root: Path
     folder: Path
     key: str
     listed: Callable[[], Pictures]
@@ -90,6 +92,17 @@ class ImageSource(Source):
             raise ValueError(f"data.resize={self.resize} must be at least data.size={self.size}")
 
     @property
+    def folder(self) -> Path:
+        """The folder of the data."""
+        return Path(self.root).expanduser().absolute()
+
+    @property
+    def cache(self) -> Path:
+        """The folder for decoded images: in that of the data, or in the user's cache."""
+        own = self.folder / ".cnnpool-cache"
+        return own if os.access(own if own.exists() else self.folder, os.W_OK) else cache_of(self.folder)
+
+    @property
     def part(self) -> Size | None:
         return None if self.resize is None or self.size is None else _pair(self.size)
 
@@ -120,7 +133,7 @@ class ImageSource(Source):
             raw = cached(path, origin.key, make, self.stream)
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
-            notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
+            notes.append(self._left_out(raw.skipped, origin.folder / UNREADABLE))
         elif samples is None:
             with suppress(OSError):
                 (origin.folder / UNREADABLE).unlink()
@@ -178,7 +191,7 @@ class ImageSource(Source):
                 white, whiteness = white_of_all(pictures, headers)
             else:
                 whiteness = f"white: {white:,} in grey images of more than 8 bits, as in the training"
-            known = Earlier(earlier, origin.stamps, shape, white) if earlier and origin.stamps else None
+            known = unchanged(earlier, origin.stamps, shape, white) if earlier and origin.stamps else None
             rows, others = decoded_rows(pictures, headers, shape, part, white, known)
         places = [place for place in headers if place not in others]
         used = np.union1d(pictures.labels[pictures.labels >= 0], pictures.used)
@@ -190,8 +203,8 @@ class ImageSource(Source):
         names = pictures.classes
         classes = tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
         notes = [_sizes(size, why, [headers[place].size for place in places])] if places else []
-        notes += [text for text in (whiteness, _in_two_classes(pictures, origin.root, rows, places)) if text]
-        skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
+        notes += [text for text in (whiteness, _in_two_classes(pictures, self.folder, rows, places)) if text]
+        skipped = {pictures.name(i, self.folder): why for i, why in sorted((unreadable | others).items())}
         splits = parts["train"], parts["test"], parts.get("val")
         stamps = b"".join(origin.stamps[place] for place in places) if origin.stamps else b""
         return Raw(classes, *splits, tuple(notes), skipped, white=white, stamps=stamps)
@@ -213,6 +226,24 @@ class ImageSource(Source):
         digest = hashlib.sha256(text.encode()).hexdigest()
         return replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=digest)
 
+    def _left_out(self, skipped: Mapping[str, str], listed: Path) -> str:
+        """A note on unreadable images, ``listed`` in a file; a DataError unless they are to be skipped."""
+        try:
+            listed.parent.mkdir(parents=True, exist_ok=True)
+            lines = [f"{printable(path)}: {why}\n" for path, why in skipped.items()]
+            listed.write_text("".join(lines), encoding="utf-8")
+            place = f"see {listed}"
+        except OSError as error:
+            place = f"their list cannot be kept in {listed.parent}: {error.strerror}"
+        if self.skip_unreadable:
+            return f"left out as unreadable: {len(skipped):,} of the images, {place}"
+        path, why = next(iter(skipped.items()))
+        more = f" and {len(skipped) - 1:,} more ({place})" if len(skipped) > 1 else ""
+        raise DataError(
+            f"cannot decode {self.folder / path} ({why}){more}: repair or remove what cannot be read, or go "
+            "on without it by data.skip_unreadable=true"
+        )
+
 
 def _pair(size: int | Size) -> Size:
     return (size, size) if isinstance(size, int) else size
@@ -229,15 +260,13 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
 
 def _in_two_classes(pictures: Pictures, root: Path, rows: Rows, places: Sequence[int]) -> str:
     """A note on equal pixels with different classes, which names the first two; empty if there are none."""
-    keys = [key.tobytes() for key in rows.keys().contiguous().numpy()]
-    labels = pictures.labels[places]
+    keys, labels = rows.keys(), pictures.labels[places]
     classes = Counter(key for key, _ in set(zip(keys, labels.tolist(), strict=True)))
-    alike = torch.tensor([row for row, key in enumerate(keys) if classes[key] > 1], dtype=torch.int64)
-    images = (image for chunk in rows.take(alike).chunks() for image in chunk.numpy())
+    alike = [row for row, key in enumerate(keys) if classes[key] > 1]
     first: dict[bytes, int] = {}
     pairs = []
-    for row, image in zip(alike.tolist(), images, strict=True):
-        other = first.setdefault(hashlib.blake2b(image).digest(), row)
+    for row, digest in zip(alike, digests(rows, alike), strict=True):
+        other = first.setdefault(digest, row)
         pairs += [(other, row)] if labels[other] != labels[row] else []
     if not pairs:
         return ""
@@ -246,12 +275,8 @@ def _in_two_classes(pictures: Pictures, root: Path, rows: Rows, places: Sequence
     return f"the same picture in two classes: {names}{more}; remove one of them"
 
 
-def cache_folder(root: Path) -> Path:
-    """Folder for decoded images of the data in ``root``: there, or in the user's cache."""
-    own = root / ".cnnpool-cache"
-    if os.access(own if own.exists() else root, os.W_OK):
-        return own
-    return cache_of(root)
+def plain(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
 
 
 def stamp(head: str, stamps: Iterable[bytes]) -> str:
@@ -273,23 +298,3 @@ def stamps_of(root: Path, paths: Iterable[str]) -> list[bytes]:
         text = b"%s\0%d\0%d\0%d\0" % (name, *facts)
         found.append(hashlib.blake2b(text, digest_size=STAMP).digest())
     return found
-
-
-def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
-    """A note on unreadable images, listed in a file beside the decoded ones; a DataError unless ``skip``."""
-    listed = origin.folder / UNREADABLE
-    try:
-        listed.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"{printable(path)}: {why}\n" for path, why in skipped.items()]
-        listed.write_text("".join(lines), encoding="utf-8")
-        place = f"see {listed}"
-    except OSError as error:
-        place = f"their list cannot be kept in {listed.parent}: {error.strerror}"
-    if skip:
-        return f"left out as unreadable: {len(skipped):,} of the images, {place}"
-    path, why = next(iter(skipped.items()))
-    more = f" and {len(skipped) - 1:,} more ({place})" if len(skipped) > 1 else ""
-    raise DataError(
-        f"cannot decode {origin.root / path} ({why}){more}: repair or remove what cannot be read, or go on "
-        "without it by data.skip_unreadable=true"
-    )

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
-from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, UNREAD
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp, stamps_of
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, composed, plain, stamp, stamps_of
 from cnnpool.data.images import Pictures
 
 COLUMNS = {
@@ -51,8 +50,7 @@ class ImageTable(ImageSource):
     split: str | None = None
 
     def origin(self) -> Origin:
-        root = Path(self.root).expanduser().absolute()
-        table = root / self.table
+        table = self.folder / self.table
         rows = sorted(self._rows(table), key=lambda row: (list(NAMES).index(row.part), row.label, row.file))
         _check(table, rows)
         classes = tuple(dict.fromkeys(row.label for row in rows if row.part == "train"))
@@ -61,10 +59,9 @@ class ImageTable(ImageSource):
         if "test" not in counts and "val" in counts:
             counts["test"] = counts.pop("val")
         listed = [f"{row.part} {row.label}" for row in rows]
-        stamps = stamps_of(root, (path for path, _ in items))
+        stamps = stamps_of(self.folder, (path for path, _ in items))
         return Origin(
-            root,
-            cache_folder(root) / "".join(c if c.isalnum() else "_" for c in self.table),
+            self.cache / plain(self.table),
             stamp(f"1 {MADE_BY} {self.max_megapixels} {listed}", stamps),
             partial(Pictures, items, counts, classes),
             "test" in counts,
@@ -126,7 +123,7 @@ class ImageTable(ImageSource):
     ) -> Row:
         place = f"{table} line {line}"
         file, name = ((values[column] or "").strip() for column in (image, label))
-        name = normalize("NFC", name)
+        name = composed(name)
         for column, value in ((image, file), (label, name)):
             if not value:
                 raise DataError(f"{place} has no {column}: fill or remove it")

@@ -7,10 +7,9 @@
 
 import logging
 import socket
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 TABLE = Path(__file__).with_name("digits.csv.gz")
 TIMEOUT_S = 60  # Seconds without data after which a server is given up
-LARGEST = 1 << 28  # Most bytes of a built-in data set's file; the largest, CIFAR's, has 170 million
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
@@ -102,7 +100,6 @@ class Published(Source):
             partial(self._raw, root),
             (lambda: self._kind()(root, download=True)) if self.download else None,
             partial(self._archives, root),
-            largest=LARGEST,
         )
 
     def _raw(self, root: Path) -> Raw:
@@ -189,13 +186,11 @@ def obtained(
     read: Callable[[], T],
     download: Callable[[], object] | None = None,
     archives: Callable[[], Sequence[tuple[Path, str]]] = tuple,
-    *,
-    largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
     """The result of ``read``, if needed after unpacking ``archives`` or by ``download``; else a DataError.
 
-    ``archives``, called if ``read`` failed, gives paths and MD5 sums; a file has at most ``largest`` bytes.
+    ``archives``, called if ``read`` failed, gives paths and MD5 sums.
     """
     try:
         return read()
@@ -206,7 +201,10 @@ def obtained(
             raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
     verb = "download" if download else "unpack"
     try:
-        with FileLock(root / f".{title}.lock"), _bounded(largest):
+        with FileLock(root / f".{title}.lock"), ExitStack() as undo:
+            # torchvision waits for a silent server.
+            undo.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+            socket.setdefaulttimeout(TIMEOUT_S)
             # Before the first step: another process may have fetched it while this one waited.
             for step in (lambda: None, *steps):
                 if step is download:
@@ -238,20 +236,3 @@ def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iter
 def _reason(error: Exception) -> str:
     said = " ".join(str(error).partition("You can use download=True")[0].split()).rstrip(". ")
     return said[:300] or type(error).__name__
-
-
-@contextmanager
-def _bounded(largest: int | None) -> Iterator[None]:
-    """A timeout, and ``largest`` bytes a file: torchvision waits for a silent server, and takes any file."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_S)
-    with ExitStack() as undo:
-        undo.callback(socket.setdefaulttimeout, before)
-        if largest is not None and sys.platform != "win32":
-            import resource
-
-            size = resource.getrlimit(resource.RLIMIT_FSIZE)
-            undo.callback(resource.setrlimit, resource.RLIMIT_FSIZE, size)
-            allowed = [limit for limit in (largest, *size) if limit != resource.RLIM_INFINITY]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), size[1]))
-        yield

@@ -1,9 +1,10 @@
 """Pixels of a split as rows, read by index from memory or from a file."""
 
+import math
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,16 @@ class Rows(ABC):
         """Exact sums over all pixels of the values and of their squares, by channel: (2, C) of float64."""
 
     @abstractmethod
-    def keys(self) -> Tensor:
-        """(N, K), a key per row: equal for equal images, and rarely for different ones."""
+    def keys(self) -> list[bytes]:
+        """A key per row: equal for equal images, and rarely for different ones."""
 
     @property
     def nbytes(self) -> int:
-        height, width, channels = self.shape
-        return len(self) * height * width * channels
+        return len(self) * math.prod(self.shape)
 
     def chunks(self) -> Iterator[Tensor]:
         """All rows in order, about ``CHUNK`` bytes at a time: (B, H, W, C) each."""
-        at_once = max(1, CHUNK * len(self) // max(1, self.nbytes))
+        at_once = max(1, CHUNK // math.prod(self.shape))
         return map(self.read, torch.arange(len(self)).split(at_once))
 
     def whole(self) -> Tensor:
@@ -87,9 +87,9 @@ class InMemory(Rows):
         value = torch.arange(256)
         return torch.stack([(counts * value).sum(1), (counts * value.square()).sum(1)]).double()
 
-    def keys(self) -> Tensor:
+    def keys(self) -> list[bytes]:
         # 11 divides no usual width, so the bytes come from different columns.
-        return self.pixels.flatten(1)[:, ::11]
+        return [key.tobytes() for key in self.pixels.flatten(1)[:, ::11].numpy()]
 
     def whole(self) -> Tensor:
         return self.pixels
@@ -113,8 +113,8 @@ class Stored(Rows):
     def sums(self) -> Tensor:
         return self.row_sums.sum(0).double()
 
-    def keys(self) -> Tensor:
-        return self.row_sums.flatten(1)
+    def keys(self) -> list[bytes]:
+        return [key.tobytes() for key in self.row_sums.numpy()]
 
 
 class File:
@@ -128,9 +128,6 @@ class File:
         self.path = path
         self.descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self.descriptor)
-
-    def __deepcopy__(self, _: object) -> "File":
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened_again, (self.path, self._identity())
@@ -162,13 +159,10 @@ class File:
 
 def _opened_again(path: Path, identity: tuple[int, int]) -> File:
     """The file in another process; a DataError if it has been replaced."""
-    try:
-        file = File(path)
-    except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}): run again") from error
-    if file._identity() == identity:
-        return file
-    raise DataError(f"{path} was changed by another program: run again")
+    file = File(path)
+    if file._identity() != identity:
+        raise DataError(f"{path} was changed by another program: run again")
+    return file
 
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:
@@ -179,13 +173,19 @@ def sums_of(pixels: np.ndarray) -> np.ndarray:
     return np.asarray(sums.reshape(2, -1, pixels.shape[2]).sum(1, dtype=np.int64))
 
 
+def digests(rows: Rows, places: Sequence[int]) -> list[bytes]:
+    """Digests of the pixels of the rows at ``places``; no other row is read."""
+    chosen = rows.take(torch.tensor(places, dtype=torch.int64))
+    return [blake2b(row).digest() for chunk in chosen.chunks() for row in chunk.numpy()]
+
+
 def copies(rows: Rows, others: Rows) -> int:
     """Number of ``rows`` that equal one of ``others`` bit for bit; only rows with equal keys are read."""
-    keys = [[key.tobytes() for key in each.keys().contiguous().numpy()] for each in (rows, others)]
-    common = set(keys[0]) & set(keys[1])
-    found = []
-    for each, own in zip((rows, others), keys, strict=True):
-        alike = each.take(torch.tensor([i for i, key in enumerate(own) if key in common], dtype=torch.int64))
-        found.append([blake2b(row).digest() for chunk in alike.chunks() for row in chunk.numpy()])
-    known = set(found[1])
-    return sum(digest in known for digest in found[0])
+    keys, known = rows.keys(), others.keys()
+    common = set(keys) & set(known)
+    found, there = (
+        digests(each, [place for place, key in enumerate(own) if key in common])
+        for each, own in ((rows, keys), (others, known))
+    )
+    originals = set(there)
+    return sum(digest in originals for digest in found)

@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
 from cnnpool.data.errors import ONE_CLASS
-from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp, stamps_of
+from cnnpool.data.image_source import ImageSource, Origin, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.data.published import FETCH, obtained
 from cnnpool.registry import did_you_mean
@@ -137,18 +137,14 @@ class Torchvision(ImageSource):
         return "-".join(filter(None, (self.dataset, self._variant)))
 
     def origin(self) -> Origin:
-        root = Path(self.root).expanduser().absolute()
-        own = f"torchvision-{self._title}"
-        is_known = (cache_folder(root) / own).exists() and any(
-            (root / name).exists() for name in self._set.files
-        )
+        root, own = self.folder, f"torchvision-{self._title}"
+        is_known = (self.cache / own).exists() and any((root / name).exists() for name in self._set.files)
         # Files that torchvision has yet to download or unpack would change the key.
         parts = None if is_known else self._parts(root)
         head = f"2 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
         return Origin(
-            root,
             # Asked only now: a download makes the root.
-            cache_folder(root) / own,
+            self.cache / own,
             stamp(head, stamps_of(root, _files(root, self._set.files))),
             lambda: self._listed(parts or self._parts(root)),
             "test" in self._set.parts,

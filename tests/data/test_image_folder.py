@@ -312,13 +312,6 @@ def test_a_broken_link_is_an_unreadable_image(tmp_path, target):
     assert list(read(tmp_path, skip_unreadable=True).skipped) == ["ant/loop.png"]
 
 
-def test_a_pipe_named_as_an_image_is_not_waited_for(tmp_path):
-    fill(tmp_path)
-    os.mkfifo(tmp_path / "ant" / "z.png")
-    (tmp_path / "ant" / "a.jpg").symlink_to("z.png")
-    assert read(tmp_path).notes[1] == "left alone: .jpg (1), .png (1)"
-
-
 def test_folders_that_systems_make_are_no_classes_and_hold_no_images(tmp_path):
     fill(tmp_path)
     for name in ("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN"):

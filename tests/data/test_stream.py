@@ -1,6 +1,5 @@
 """Images that are not held in memory: the same bits, read from a file."""
 
-import copy
 import errno
 import itertools
 import logging
@@ -167,8 +166,7 @@ def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path)
     assert torch.equal(pickle.loads(sent).whole(), dataset.train.pixels)
     assert build(root, True).sha256 != dataset.sha256
     assert same(epochs(dataset.train_loader()), expected)
-    # Neither a copy nor another process reads other images.
-    assert torch.equal(copy.deepcopy(dataset.train.rows).whole(), dataset.train.pixels)
+    # Another process reads no other images.
     with pytest.raises(DataError, match=r"3x8\.images was changed by another program: run again"):
         pickle.loads(sent)
 
