@@ -38,7 +38,7 @@ def finite(node: Any) -> Any:
 
 def parse(content: bytes) -> Any:
     """Parse ``content``, UTF-8, as JSON of finite numbers, and integers of 64 bits."""
-    return _guarded().decode(content.decode())
+    return json.loads(content.decode(), parse_constant=_not_finite, parse_float=_float, parse_int=_integer)
 
 
 def validated(kind: type[T], content: Any) -> T:
@@ -53,11 +53,6 @@ def validated(kind: type[T], content: Any) -> T:
         where, value = ".".join(map(str, first["loc"])), str(first["input"])[:40]
         got = "" if first["type"] == "missing" else f", got {value!r}"
         raise ValueError(f"{where or 'content'}: {first['msg']}{got}") from None
-
-
-@cache
-def _guarded() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_not_finite, parse_float=_float, parse_int=_integer)
 
 
 @cache

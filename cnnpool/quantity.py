@@ -4,16 +4,24 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, partial
 from typing import Any, Literal
 
-from cnnpool.json_text import flat, validated
+from cnnpool.json_text import finite, flat, validated
 
 Range = tuple[float | None, float | None]
 
 Shown = Literal["compare", "probe", "file"]
 PLACEHOLDER = re.compile(r"<(\w+)>")
+BETTER = {
+    "lower": ("loss|error|perplexity|regret", "err|nll|ppl|r?mse|mae|wer|cer|fid|bpc"),
+    "higher": (
+        "acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc",
+        "f1|m?ap|m?iou|r2|top.?[15]",
+    ),
+}
+"""The better direction of a metric by parts of its name, and by short words that stand by themselves."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +126,8 @@ class Quantity:
 
     def record(self) -> dict[str, Any]:
         """The entry in ``results.json`` under the key: every field that differs from its default."""
-        defaults = {one.name: one.default for one in fields(self)}
-        content = {name: value for name, value in asdict(self).items() if name != "key"}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in content.items()
-            if defaults[name] is MISSING or value != defaults[name]
-        }
+        differing = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        return finite({name: getattr(self, name) for name in differing if name != "key"})
 
 
 fraction = partial(Quantity, form="fraction", range=(0.0, 1.0))
@@ -132,6 +135,15 @@ ratio = partial(Quantity, form="ratio", range=(0.0, None))
 count = partial(Quantity, form="count", range=(0.0, None))
 score = partial(fraction, better="higher")
 deviation = partial(ratio, better="lower")
+
+
+def by_name(metric: str) -> str | None:
+    """The better direction of ``metric``, lower or higher, by its name; None if that says neither."""
+    for way, (parts, words) in BETTER.items():
+        alone = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{words})(?![a-z])"
+        if re.search(rf"(?i:{parts})|{alone}", metric):
+            return way
+    return None
 
 
 def from_records(records: Mapping[str, Any]) -> list[Quantity]:

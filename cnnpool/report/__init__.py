@@ -14,11 +14,9 @@ from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.foreign import Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
-from cnnpool.report.runs import Run, find, keys_of
+from cnnpool.report.runs import Run, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.progress import Progress, loading
-
-__all__ = ["Run", "find", "main"]
 
 SIZE = (160, 24)  # Columns and lines of a terminal of unknown size
 EXAMPLES = """examples:

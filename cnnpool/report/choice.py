@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.foreign import Logged, logged
+from cnnpool.report.logs import STEPS
 from cnnpool.report.runs import UNSET, Run, as_text, conditions, exceptions, joined, meeting, same
-from cnnpool.report.scalars import STEPS
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import printable
@@ -250,9 +250,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
             continue
         if len(values := _values(runs, key)) < 2:
             continue
-        if any(_covers(name, key) for name in allow) or (
-            key not in CODE and any(_covers(f, key) for f in FREE)
-        ):
+        if any(_covers(name, key) for name in (*allow, *(() if key in CODE else FREE))):
             bits = ": the same seed does not give the same bits" if key in BITS else ""
             noted.append(f"{key} differs among the runs: {', '.join(values)}{bits}")
         else:
@@ -314,14 +312,9 @@ def _values(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
 
 def _shortest(refused: dict[str, Values]) -> dict[str, Values]:
     """Keep only the name of a choice where it explains differences in its options and hash."""
-    for chosen in (*NAMED, "stages"):
-        if f"{chosen}.name" in refused:
-            refused = {
-                key: values
-                for key, values in refused.items()
-                if key == f"{chosen}.name" or not _covers(chosen, key)
-            }
-    return refused
+    named = [name for name in NAMED if f"{name}.name" in refused]
+    whole = {key for key in refused if not any(_covers(name, key) for name in named)}
+    return {key: refused[key] for key in refused if key in whole or key.removesuffix(".name") in named}
 
 
 def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> DifferentRunsError:

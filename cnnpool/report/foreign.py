@@ -14,24 +14,16 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
+from cnnpool.quantity import by_name
 from cnnpool.registry import did_you_mean
 from cnnpool.report import logs
-from cnnpool.report.logs import PATTERN, Row
+from cnnpool.report.logs import PATTERN, STEPS, Row, Series, Table, numbers, table
 from cnnpool.report.runs import Run, entered, is_report, joined, meeting, read_all
-from cnnpool.report.scalars import STEPS, Series, Table, numbers, table
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
-BETTER = {
-    "lower": ("loss|error|perplexity|regret", "err|nll|ppl|r?mse|mae|wer|cer|fid|bpc"),
-    "higher": (
-        "acc|score|precision|recall|reward|return|bleu|rouge|psnr|ssim|dice|auc|auroc",
-        "f1|m?ap|m?iou|r2|top.?[15]",
-    ),
-}
-"""The better direction of a metric by parts of its name, and by short words that stand by themselves."""
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
 MOST, FEW = 12, 4  # Most columns or curves that are listed, and values or places
@@ -91,13 +83,7 @@ class Asked:
 
     def better(self, tag: str) -> str | None:
         """The better direction, higher or lower: by ``best`` or else by the name; None if neither says it."""
-        if self.best:
-            return "lower" if self.best == "min" else "higher"
-        for way, (parts, words) in BETTER.items():
-            alone = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{words})(?![a-z])"
-            if re.search(rf"(?i:{parts})|{alone}", tag):
-                return way
-        return None
+        return {"min": "lower", "max": "higher", "": by_name(tag)}[self.best]
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,7 @@ def logged(runs: Iterable[Run]) -> list[Logged]:
     return [run for run in runs if isinstance(run, Logged)]
 
 
-def read(data: Any, asked: Asked, each: Callable[[], object] = lambda: None) -> list[Run]:
+def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda: None) -> list[Run]:
     """The runs of cnnpool at or under paths, or else of other programs, as for ``cnnpool.compare``.
 
     ``data`` is a table with a row a run, as a mapping of columns or a frame, or paths: folders, or CSV files.
@@ -140,19 +126,21 @@ def read(data: Any, asked: Asked, each: Callable[[], object] = lambda: None) -> 
             raise ValueError(f"{files[0]} is a table of runs: give it without folders, or name --runs")
         cells = {place: row for path in files for place, row in table(path).items()}
         return _grouped(_rows(cells, asked), asked, source)
-    own = {one.folder for one in folders if layout.MARK in one.files}
-    found = [one for one in folders if logs.within(one) and not own & {one.folder, *one.folder.parents}]
-    found = [one for one in found if not is_report(one.folder)]
+    own = {folder for folder, names in folders.items() if layout.MARK in names}
+    found = {path: path.parent for path in files}
+    for folder, names in folders.items():
+        if not own & {folder, *folder.parents} and not is_report(folder):
+            found |= dict.fromkeys(logs.within(folder, names), folder)
     if not own:
-        homes, unfit = logs.homes(paths, found, files, asked.runs)
-        return _logs(source, homes, unfit, asked, each)
+        return _logs(source, *logs.homes(paths, found, asked.runs), asked, each)
     if asked.best or asked.last is not None or asked.seed or asked.runs:
         raise ValueError(
             f"{min(own)} is a run of cnnpool: --best, --last, --mean-of-last, --seed and --runs are for "
             "other programs, so give the folder of these alone"
         )
     if found:
-        left = f"logs of other programs in {len(found)} folders, such as {found[0].folder}, are left out"
+        places = list(dict.fromkeys(found.values()))
+        left = f"logs of other programs in {len(places)} folders, such as {places[0]}, are left out"
         log.warning("%s: cnnpool's own runs are compared", left)
     return read_all(sorted(own), each)
 

@@ -3,18 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from cnnpool.quantity import Quantity, find, from_records, is_number
 from cnnpool.report.foreign import logged
 from cnnpool.report.runs import Run
 
-MERGED: dict[str, Callable[[list[float]], float]] = {
-    "mean": lambda x: math.fsum(x) / len(x),
-    "sum": math.fsum,
-    "max": max,
-    "min": min,
-}
+MERGED: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "sum": math.fsum, "max": max, "min": min}
 ACCURACY = "test.accuracy"
 SHORT = {
     "accuracy": ACCURACY,
@@ -136,15 +132,10 @@ def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure
 
 
 def _lookup(node: Any, path: list[str]) -> Iterator[float]:
-    for place, name in enumerate(path):
-        if not isinstance(node, Mapping):
-            return
-        if name == "*":
-            for value in node.values():
-                yield from _lookup(value, path[place + 1 :])
-            return
-        if name not in node:
-            return
-        node = node[name]
-    if node is None or is_number(node):
+    if path and isinstance(node, Mapping):
+        name, *rest = path
+        below = node.values() if name == "*" else [node[name]] if name in node else []
+        for value in below:
+            yield from _lookup(value, rest)
+    elif not path and (node is None or is_number(node)):
         yield math.nan if node is None else float(node)

@@ -24,9 +24,7 @@ from cnnpool.report.statistics import LEVEL, Bits, Crossed, Gap, Summary
 SHOWN = ("better", "worse", "higher", "lower")  # The verdicts of a shown difference
 LEAST_DECIDED = 3  # Fewest pairs of seeds: with two, t only reflects how alike they happen to be
 MARGIN = "10%"  # Of the baseline's errors: the largest difference that does not matter
-LEAST_UNPAIRED = (
-    5  # Fewest runs of each group without pairs: of fewer skewed ones, Welch's test errs too often
-)
+LEAST_UNPAIRED = 5  # Fewest runs of each group without pairs: of fewer skewed ones, Welch errs too often
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ class Decisions:
 
     def above(self, first: int, second: int) -> bool:
         """Whether the first choice is decided to have the larger mean."""
-        pair = self.pairs.get((min(first, second), max(first, second)), UNDECIDED)
-        return pair.adjusted < LEVEL and (pair.mean > 0) == (first < second)
+        pair = self.between(first, second)
+        return pair.adjusted < LEVEL and pair.mean > 0
 
     def rank(self, choice: int, choices: int, sense: int) -> Rank:
         """The rank of a choice among ``choices``; ``sense``: 1 if higher is better, -1 if lower is."""

@@ -1,4 +1,4 @@
-"""Run folders on disk: ``find`` returns them with their state."""
+"""Run folders on disk, read with their state; the keys and values by which runs are chosen."""
 
 import csv
 import dataclasses
@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -88,18 +89,7 @@ class Run:
         return node
 
 
-def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
-    """Every run folder at or under ``paths``, each once."""
-    roots = list(map(Path, paths))
-    folders = [one.folder for one in entered(roots) if layout.MARK in one.files]
-    if not folders:
-        raise ValueError(
-            f"no run found under {', '.join(map(str, roots))}: a run's folder holds {layout.MARK}"
-        )
-    return read_all(folders, each)
-
-
-def read_all(folders: Iterable[Path], each: Callable[[], object] = lambda: None) -> list[Run]:
+def read_all(folders: Iterable[Path], each: Callable[[], object]) -> list[Run]:
     """The runs in ``folders``."""
     runs: list[Run] = []
     descriptions: list[dict[str, Any]] = []
@@ -109,20 +99,12 @@ def read_all(folders: Iterable[Path], each: Callable[[], object] = lambda: None)
     return runs
 
 
-@dataclass(frozen=True)
-class Entered:
-    """A folder and the names of its files."""
-
-    folder: Path
-    files: frozenset[str]
-
-
-def entered(roots: Iterable[Path], told: Callable[..., object] = log.warning) -> list[Entered]:
-    """Every folder at or below ``roots``, sorted, each once, but none that is hidden.
+def entered(roots: Iterable[Path], told: Callable[..., object] = log.warning) -> dict[Path, set[str]]:
+    """Every folder at or below ``roots``, sorted, each once, but none that is hidden -> names of its files.
 
     The target of a link is entered after all else: where it has a place of its own, that is its name.
     """
-    found: dict[str, Entered] = {}
+    found: dict[str, tuple[Path, set[str]]] = {}
     linked: list[tuple[str, str]] = []
     links: list[Path] = []
     waiting: list[Path] = []
@@ -149,16 +131,16 @@ def entered(roots: Iterable[Path], told: Callable[..., object] = log.warning) ->
         except OSError as error:
             told("%s is left out: %s", folder, error.strerror)
             continue
-        names = frozenset(one.name for one in entries) - {one.name for one in below}
-        found[place] = Entered(folder, names)
+        names = {one.name for one in entries} - {one.name for one in below}
+        found[place] = folder, names
         linked += [(place, one.name) for one in entries if one.name in names and one.is_symlink()]
         for one in below:
             (links if one.is_symlink() else waiting).append(folder / one.name)
     for place, name in linked:
         there, file = os.path.split(os.path.realpath(os.path.join(place, name)))
-        if there in found and file in found[there].files:
-            found[place] = dataclasses.replace(found[place], files=found[place].files - {name})
-    return sorted(found.values(), key=lambda one: one.folder)
+        if there in found and file in found[there][1]:
+            found[place][1].discard(name)
+    return dict(sorted(found.values(), key=lambda one: one[0]))
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
@@ -169,8 +151,8 @@ def finished(runs: Iterable[Run]) -> list[Run]:
         for run in runs:
             if run.state == "damaged":
                 raise ValueError(run.reason)
-        states = sorted({run.state for run in runs})
-        counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
+        states = Counter(run.state for run in runs)
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         raise ValueError(f"no finished run among {len(runs)} ({counts}): --status lists them")
     return done
 
@@ -283,11 +265,10 @@ def sharing(run: Run, known: list[dict[str, Any]]) -> Run:
     if run.found is None:
         return run
     own = run.found.quantities
-    for shared in known:
-        if shared == own:
-            return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
-    known.append(own)
-    return run
+    if own not in known:
+        known.append(own)
+    shared = known[known.index(own)]
+    return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
 
 
 def read(folder: Path) -> Run:

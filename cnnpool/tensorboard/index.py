@@ -135,15 +135,15 @@ class Index:
 def scan(roots: Sequence[Path]) -> Iterator[Found]:
     """Every run, plan and study below ``roots``, in the folders and by the names that ``compare`` finds."""
     there = [root for root in roots if root.is_dir() and os.access(root, os.R_OK)]
-    for one in entered(there, lambda *_: None):
-        folder, names = one.folder, sorted(one.files & READ)
+    for folder, files in entered(there, lambda *_: None).items():
+        names = sorted(files & READ)
         plans = sorted((folder / plan.FOLDER).glob(f"[!.]*{plan.SUFFIX}"))
         # A file may be gone meanwhile.
         with suppress(OSError):
             yield from (Found(path, "plan", (stamp_of(path),)) for path in plans)
-            if LIVE in one.files:
+            if LIVE in files:
                 yield Found(folder / LIVE, "study", (stamp_of(folder / LIVE),))
-            if layout.MARK in one.files:
+            if layout.MARK in files:
                 yield Found(folder, "run", tuple(stamp_of(folder / name) for name in names))
 
 

@@ -31,7 +31,7 @@ from werkzeug.test import Client
 from cnnpool.choose import ledger
 from cnnpool.report import render
 from cnnpool.report.comparison import compare
-from cnnpool.report.runs import find
+from cnnpool.report.foreign import read
 from cnnpool.run_folder import layout, plan, results, routing
 from cnnpool.run_folder.results import Results
 from cnnpool.tables import Column
@@ -148,7 +148,7 @@ def outcome(root: Path, path: Path) -> tuple[str, int]:
 def compared_lines(root: Path, path: Path) -> tuple[int, int]:
     """Lines that compare says of the file, and the runs that it compares."""
     try:
-        comparison = compare(find([root]))
+        comparison = compare(read([root]))
         said, compared = render.text(comparison, width=200, colour=False), len(comparison.compared)
     except ValueError as error:
         # Settings that were altered, as of runs that cannot be compared: the command says so in a line.

@@ -1,10 +1,10 @@
 import pytest
-from shelf import new_shelf, shelf
+from shelf import shelf
 
 from cnnpool.report import plots
 from cnnpool.system import progress
 
-__all__ = ["new_shelf", "shelf"]
+__all__ = ["shelf"]
 
 
 @pytest.fixture(autouse=True)

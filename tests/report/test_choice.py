@@ -1,11 +1,11 @@
 import pytest
 
 from cnnpool.report.choice import baseline, group, refuse, select, varying
-from cnnpool.report.runs import find
+from cnnpool.report.foreign import read
 
 
 def labels(shelf, *by):
-    runs = find([shelf.root])
+    runs = read([shelf.root])
     return [choice.label for choice in group(runs, by or varying(runs))]
 
 
@@ -53,7 +53,7 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
     advice = ".*--where fit.lr=0.1, or tell them apart by --by pool,fit.lr"
     with pytest.raises(ValueError, match=said + advice):
         labels(shelf, "pool")
-    assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
+    assert len(select(read([shelf.root]), ["fit.lr=0.1"])) == 1
 
 
 def test_equal_runs_are_told_by_the_words_that_asked_for_them(shelf):
@@ -83,7 +83,7 @@ def test_a_sweep_over_a_setting_of_the_training_is_grouped_by_it(shelf):
 
 def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
     shelf.sweep(max=[0.9], avg=[0.9], blur=[0.9])
-    choices = group(find([shelf.root]), ["pool"])
+    choices = group(read([shelf.root]), ["pool"])
     assert baseline(choices, None).label == "max"
     assert baseline(choices[:2], None).label == "avg"
     assert baseline(choices, "blur").label == "blur"
@@ -95,16 +95,16 @@ def test_baseline_is_max_in_all_stages_before_max_in_some(shelf):
     pool, avg = {"name": "max", "kernel_size": 3}, {"name": "avg", "kernel_size": 3}
     shelf.put("a", pool=avg)
     shelf.put("b", pool=pool | {"kernel_size": 2}, stages={"s1": avg})
-    assert baseline(group(find([shelf.root]), ["pool"]), None).label == "max + s1:avg"
+    assert baseline(group(read([shelf.root]), ["pool"]), None).label == "max + s1:avg"
     shelf.put("c", pool=pool)
-    assert baseline(group(find([shelf.root]), ["pool"]), None).label == "max(kernel_size=3)"
+    assert baseline(group(read([shelf.root]), ["pool"]), None).label == "max(kernel_size=3)"
 
 
 def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
     for pool, readout in (("max", "gap"), ("max", "gem"), ("avg", "gap")):
         shelf.put(f"{pool}{readout}", pool=pool, readout={"name": readout})
-    assert baseline(group(find([shelf.root]), ["pool.name", "readout.name"]), "avg").label == "avg / gap"
-    choices = group(find([shelf.root]), ["pool", "readout"])
+    assert baseline(group(read([shelf.root]), ["pool.name", "readout.name"]), "avg").label == "avg / gap"
+    choices = group(read([shelf.root]), ["pool", "readout"])
     assert baseline(choices, "avg").label == "avg / gap"
     assert baseline(choices, "max/gem").label == baseline(choices, "max / gem").label == "max / gem"
     said = r"'max' stands for several choices: 'max / gap', 'max / gem'; name one of them, .* --where"
@@ -131,7 +131,7 @@ PROBE = {"invariance": {"worst_px": 1, "seed": 0, "every_epochs": 0}}
 )
 def test_runs_that_differ_beside_the_choice_are_refused_unless_told_so(shelf, key, changes):
     one, other = shelf.put("a", pool="max"), shelf.put("b", pool="avg", **changes)
-    runs = find([shelf.root])
+    runs = read([shelf.root])
     with pytest.raises(ValueError, match="cannot be compared") as caught:
         refuse(runs, ["pool"], [])
     message = str(caught.value)
@@ -146,7 +146,7 @@ def test_machine_and_root_may_differ_and_the_machine_is_noted(shelf):
     shelf.put("a", pool="max", environment={"cnnpool": "1", "commit": "c", "threads": 1})
     shelf.put("b", pool="avg", environment={"cnnpool": "1", "commit": "c", "threads": 2}, seed=4)
     said = "environment.threads differs among the runs: 1, 2: the same seed does not give the same bits"
-    assert refuse(find([shelf.root]), ["pool"], []) == [said]
+    assert refuse(read([shelf.root]), ["pool"], []) == [said]
 
 
 def test_settings_that_change_no_number_may_differ(shelf):
@@ -154,7 +154,7 @@ def test_settings_that_change_no_number_may_differ(shelf):
     probe = {"invariance": {"worst_px": 1, "every_epochs": 2}}
     shelf.put("a", pool="max", data=data | {"root": "a", "seed": 0}, fit=fit | {"progress": "bar"})
     shelf.put("b", pool="avg", data=data | {"root": "b", "seed": 1}, fit=fit, asked={"probe": probe})
-    assert refuse(find([shelf.root]), ["pool"], []) == []
+    assert refuse(read([shelf.root]), ["pool"], []) == []
 
 
 def test_a_preset_that_a_network_cannot_take_keeps_it_in_the_table(shelf):
@@ -163,12 +163,12 @@ def test_a_preset_that_a_network_cannot_take_keeps_it_in_the_table(shelf):
     shelf.put("b", pool="max", invariance={"consistency": rest, "skipped": {"one_px": "takes no crops"}})
     # One without the probe stands beside them.
     shelf.put("c", pool="max", seed=2, invariance={})
-    assert refuse(find([shelf.root]), ["pool"], []) == []
+    assert refuse(read([shelf.root]), ["pool"], []) == []
 
 
 def test_where_keeps_what_it_says_and_refuses_what_cannot_hold(shelf):
     shelf.sweep(max=[0.9, 0.9], avg=[0.9, 0.9], blur=[0.9, 0.9])
-    runs = find([shelf.root])
+    runs = read([shelf.root])
     assert len(select(runs, ["pool=max"])) == 2
     assert len(select(runs, ["pool=max,avg", "seed=1"])) == 2
     assert len(select(runs, ["fit.lr=0.01"])) == 6

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from shelf import finished
 
 from cnnpool.report import render, statistics
 from cnnpool.report.columns import records
 from cnnpool.report.comparison import compare
 from cnnpool.report.pairwise import decide
-from cnnpool.report.runs import Run
 from cnnpool.report.statistics import summarise
-from cnnpool.run_folder.results import Results, packed
+from cnnpool.run_folder.results import packed
 from scripts.docs.intervals import KINDS, answers, simulate
 
 MARGIN = 0.005
@@ -149,22 +149,17 @@ def test_a_difference_of_the_margin_is_called_less_in_5_of_100():
     assert 0 < false / STUDIES <= ERRORS
 
 
-def runs_of(folder, tables):
-    facts = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}}
-    for pool, table in tables.items():
-        for seed, row in enumerate(table):
-            measured = {"test": {"accuracy": float(row.mean()), "loss": 1.0}}
-            one = Results(pool={"name": pool}, seed=seed, epochs=1, measured=measured, **facts)
-            yield Run(folder / pool / str(seed), "done", found=replace(one, correct=packed(row)))
-
-
 def test_a_report_uses_both_and_writes_the_parts(tmp_path):
     generator = np.random.default_rng(3)
     one, other = answers(generator, 2, 6, 400, apart=0.1)
     # In base64 these six are a plus, which begins a formula in other columns.
     one[0, :6] = [True, True, True, True, True, False]
     tables = {"max": one, "avg": other, "same": one ^ (generator.random(one.shape) < 0.001)}
-    runs = list(runs_of(tmp_path, tables))
+    runs = [
+        finished(pool, seed, {"test": {"accuracy": float(row.mean()), "loss": 1.0}}, correct=packed(row))
+        for pool, table in tables.items()
+        for seed, row in enumerate(table)
+    ]
     comparison = compare(runs, margin=0.005)
     for record, table in zip(records(comparison), (one, other), strict=False):
         found = statistics.of_choice(rows(table))

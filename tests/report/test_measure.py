@@ -1,26 +1,15 @@
 import math
-from pathlib import Path
 
 import pytest
+from shelf import QUANTITIES, finished
 
-from cnnpool.probe import declared
 from cnnpool.quantity import fraction
 from cnnpool.report.measure import columns, quantities_of
 from cnnpool.report.measure import measure as measure_of
-from cnnpool.report.runs import Run
-from cnnpool.run_folder.results import Results
-
-QUANTITIES = declared()
 
 
 def measure(key):
     return measure_of(key, QUANTITIES)
-
-
-def run(quantities=(), **measured):
-    groups = {key: {"name": "one"} for key in ("pool", "readout", "model", "data")}
-    found = Results(**groups, seed=0, measured=measured, quantities=dict(quantities))
-    return Run(Path("here"), "done", found=found)
 
 
 def test_star_is_the_mean_over_stages():
@@ -80,9 +69,9 @@ def test_stages_become_one_as_the_quantity_says():
 
 def test_a_runs_own_description_comes_before_that_of_the_probes():
     own = {"test.accuracy": {"title": "hits", "definition": "Hits.", "form": "count"}}
-    quantities = quantities_of([run(quantities=own)])
+    quantities = quantities_of([finished("max", 0, {}, quantities=own)])
     assert [one.title for one in quantities] == ["hits"]
     # A run from before runs described their numbers.
-    both = quantities_of([run(quantities=own), run()])
+    both = quantities_of([finished("max", 0, {}, quantities=own), finished("max", 1, {})])
     assert measure_of("test.accuracy", both).title == "hits"
     assert measure_of("cost.flops", both).title == "FLOPs"

@@ -1,65 +1,55 @@
 import runpy
-from dataclasses import replace
 from pathlib import Path
+
+from shelf import QUANTITIES, finished
 
 from cnnpool.probe import declared
 from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import records
-from cnnpool.report import find, main
+from cnnpool.report import main
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import glossary, headline
-from cnnpool.report.runs import Run
-from cnnpool.run_folder.results import Results
-
-FACTS = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}}
+from cnnpool.report.foreign import read
 
 
-def runs_of(folder, accuracies, flops, **sections):
-    found = []
+def runs_of(accuracies, flops, **sections):
     for pool, accuracy in accuracies.items():
         for seed in range(8):
             test = {"accuracy": accuracy + 0.001 * ((seed * (len(pool) + 3)) % 5), "loss": 1.0}
             measured = {"test": test, "cost": {"flops": flops[pool]}, **sections}
-            one = Results(pool={"name": pool}, seed=seed, epochs=1, measured=measured, **FACTS)
-            one = replace(one, quantities=records(declared(), measured))
-            found.append(Run(folder / pool / str(seed), "done", found=one))
-    return found
+            yield finished(pool, seed, measured, quantities=records(QUANTITIES, measured))
 
 
-def test_a_win_by_more_arithmetic_is_named_with_its_control(tmp_path):
+def test_a_win_by_more_arithmetic_is_named_with_its_control():
     accuracies = {"max": 0.5, "conv_blur": 0.9, "conv_pool": 0.7, "avg": 0.8, "strided": 0.3}
     flops = {"max": 100, "conv_blur": 179, "conv_pool": 175, "avg": 105, "strided": 300}
-    notes = compare(runs_of(tmp_path, accuracies, flops)).notes
+    notes = compare([*runs_of(accuracies, flops)]).notes
     assert "conv_blur is better with 79 % more FLOPs than max; of equal cost here: conv_pool" in notes
     assert "conv_pool is better with 75 % more FLOPs than max; of equal cost here: conv_blur" in notes
     assert not any(note.startswith(("avg", "strided")) for note in notes)
-    notes = compare(runs_of(tmp_path, {"max": 0.5, "conv_blur": 0.9}, flops)).notes
+    notes = compare([*runs_of({"max": 0.5, "conv_blur": 0.9}, flops)]).notes
     assert notes == ["conv_blur is better with 79 % more FLOPs than max; no choice here costs as much"]
 
 
-def test_a_cost_that_the_baseline_does_not_have_is_given_as_it_is(tmp_path):
-    found = compare(runs_of(tmp_path, {"max": 0.5, "conv_blur": 0.9}, {"max": 0, "conv_blur": 179}))
+def test_a_cost_that_the_baseline_does_not_have_is_given_as_it_is():
+    found = compare([*runs_of({"max": 0.5, "conv_blur": 0.9}, {"max": 0, "conv_blur": 179})])
     assert not found.notes and "Cost: 0 FLOPs for max; 179 for conv_blur." in headline(found)
 
 
-def test_windows_that_differ_from_the_baselines_are_named(tmp_path):
-    runs = runs_of(tmp_path, {"max": 0.5, "lp": 0.5, "avg": 0.5, "none": 0.5}, dict.fromkeys(WINDOWS, 1))
-    runs = [
-        replace(run, found=replace(run.results, pool=run.results.pool | WINDOWS[run.results.pool["name"]]))
-        for run in runs
-    ]
+def test_windows_that_differ_from_the_baselines_are_named(shelf):
+    for pool, size in {"max": 2, "lp": 2, "avg": 3}.items():
+        shelf.put(pool={"name": pool, "kernel_size": size})
+    shelf.put(pool={"name": "none"})
+    runs = read([shelf.root])
     assert "pooling windows differ from the 2 of max: avg 3" in compare(runs).notes
     assert not any("windows" in note for note in compare(runs, against="none").notes)
 
 
-WINDOWS = {"max": {"kernel_size": 2}, "lp": {"kernel_size": 2}, "avg": {"kernel_size": 3}, "none": {}}
-
-
-def test_circular_shifts_of_networks_that_are_not_circular_are_named(tmp_path):
+def test_circular_shifts_of_networks_that_are_not_circular_are_named():
     for padding, said in (["zeros"], 1), (["circular"], 0), (["none"], 0):
         section = {"consistency": {"distinct": 0.9}, "model_padding": padding}
-        runs = runs_of(tmp_path, {"max": 0.5, "avg": 0.5}, {"max": 1, "avg": 1}, invariance=section)
-        found = [note for note in compare(runs).notes if note.startswith("consistency by circular shifts")]
+        runs = runs_of({"max": 0.5, "avg": 0.5}, {"max": 1, "avg": 1}, invariance=section)
+        found = [note for note in compare([*runs]).notes if note.startswith("consistency by circular shifts")]
         assert len(found) == said and all("pad with zeros" in note for note in found)
 
 
@@ -72,7 +62,7 @@ def test_a_choice_that_learned_nothing_is_named(shelf):
         shelf.put(pool="avg", accuracy=0.9, seed=seed, images=COUNTS)
         # Without counts of images nobody knows.
         shelf.put(pool="blur", accuracy=0.1, seed=seed)
-    assert compare(find([shelf.root]), against="avg").notes == [
+    assert compare(read([shelf.root]), against="avg").notes == [
         "max: no better than always predicting one class with seed 0, 1, which makes consistency meaningless"
     ]
 
@@ -84,7 +74,7 @@ def of(shelf, *loads):
     for seed, load in enumerate(loads):
         for pool in ("max", "avg"):
             shelf.put(pool=pool, seed=seed, cost=COST | {"load": load})
-    return compare(find([shelf.root]))
+    return compare(read([shelf.root]))
 
 
 def test_times_of_a_loaded_machine_are_said_to_be_unreliable(shelf, capsys):
@@ -103,7 +93,7 @@ def test_times_of_a_loaded_machine_are_said_to_be_unreliable(shelf, capsys):
 def test_times_of_a_free_machine_are_trusted_and_of_runs_that_do_not_say_not(shelf):
     assert of(shelf, 0.0, 0.1).loaded == ""
     shelf.put(seed=2, cost=COST)
-    loaded = compare(find([shelf.root])).loaded
+    loaded = compare(read([shelf.root])).loaded
     assert "not known to be reliable, since 1 of 5 runs do not say" in loaded
 
 
@@ -121,7 +111,7 @@ def test_the_page_is_what_the_script_writes():
 
 def test_everything_that_a_table_shows_is_defined_under_it(shelf):
     shelf.sweep(max=[0.9, 0.91], avg=[0.8, 0.81])
-    comparison = compare(find([shelf.root]))
+    comparison = compare(read([shelf.root]))
     words = dict(glossary(comparison))
     for one in (comparison.metric, *comparison.measures):
         assert words[one.quantity.title.replace("<px>", "d")].startswith(one.quantity.definition)

@@ -9,10 +9,12 @@ from io import BytesIO
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from shelf import Shelf
 
-from cnnpool.report import find, main, render
+from cnnpool.report import main, render
 from cnnpool.report.columns import main_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
+from cnnpool.report.foreign import read
 from cnnpool.report.plots import PAINTERS, choices, draw, stages
 from cnnpool.report.plots.choices import dominated, pareto
 from cnnpool.report.plots.learning_curve import learning
@@ -25,22 +27,18 @@ SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
 
 
 @pytest.fixture(scope="module")
-def comparison(tmp_path_factory, new_shelf):
-    shelf = new_shelf(tmp_path_factory.mktemp("runs"))
+def comparison(tmp_path_factory):
+    shelf = Shelf(tmp_path_factory.mktemp("runs"))
     shelf.sweep(max=SEEDS, max_blur=[value + 0.01 + 0.001 * k for k, value in enumerate(SEEDS)])
     (shelf.root / "<script>&").mkdir()
     (shelf.root / "<script>&" / ".cnnpool").touch()
     (shelf.root / "<script>&" / "status.json").write_text('{"state": "failed", "error": "a|b <b>_c_"}')
-    return compare(find([shelf.root]))
-
-
-def drawn(comparison):
-    return list(draw(comparison))
+    return compare(read([shelf.root]))
 
 
 @pytest.fixture(scope="module")
 def plots(comparison):
-    return drawn(comparison)
+    return list(draw(comparison))
 
 
 def test_narrow_terminal_gets_more_tables_and_every_number(comparison):
@@ -54,10 +52,6 @@ def test_narrow_terminal_gets_more_tables_and_every_number(comparison):
     assert shown.count("choice ") == 1 + len(measure_tables(comparison))
     assert "\x1b[32mbetter\x1b[0m" in shown
     assert re.sub(r"\x1b\[\d+m", "", shown) == render.text(comparison, width=400, colour=False, whole=True)
-
-
-def html(comparison, plots, *argv):
-    return render.pages(comparison, plots, argv)["report.html"]
 
 
 class Links(HTMLParser):
@@ -77,7 +71,7 @@ class Links(HTMLParser):
 
 
 def test_html_is_one_file_that_fetches_nothing(comparison, plots):
-    page = html(comparison, plots, "outputs", "--by", "pool")
+    page = render.pages(comparison, plots, ["outputs", "--by", "pool"])["report.html"]
     links = Links()
     links.feed(page)
     assert len(links.links) == len(plots) == 6
@@ -120,7 +114,7 @@ def test_latex_compiles_and_fits_a_page(shelf, tmp_path):
     for place, name in enumerate(["max", *nasty, *(f"op{k}" for k in range(48))]):
         for seed in range(2 if name in nasty else 1):
             shelf.put(f"{place}/{seed}", pool=name, seed=seed, accuracy=0.9 + 0.01 * seed)
-    source = render.latex(compare(find([shelf.root])))
+    source = render.latex(compare(read([shelf.root])))
     assert source.count("fontenc") == 1
     (tmp_path / "page.tex").write_text(
         "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs,graphicx}\n"
@@ -168,23 +162,25 @@ def rows_of(figure):
 
 def test_forest_plots_begin_with_the_best_are_hollow_where_nothing_is_shown_and_name_their_sides(shelf):
     noise = [0.0, 0.01, -0.01, 0.02]
-    for pool, level in {"max": 0.8, "avg": 0.5, "blur": 0.81, "strided": 0.9}.items():
+    # blur swings against the others.
+    for pool, level, swing, period in (
+        ("max", 0.8, 1, 1),
+        ("avg", 0.5, 1, 2),
+        ("blur", 0.81, -4, 1),
+        ("strided", 0.9, 1, 3),
+    ):
         for seed, own in enumerate(noise):
-            # blur swings against the others.
-            accuracy = level + (own if pool != "blur" else -4 * own) + 0.001 * (seed % 2) * (pool == "avg")
-            shelf.put(pool=pool, seed=seed, accuracy=accuracy + 0.001 * (seed % 3) * (pool == "strided"))
-    accuracy = compare(find([shelf.root]))
+            shelf.put(pool=pool, seed=seed, accuracy=level + swing * own + 0.001 * (seed % period))
+    accuracy = compare(read([shelf.root]))
     with styled():
         shown, sides = rows_of(choices.differences(accuracy)[0])
         assert shown == [("strided", True), ("blur", False), ("avg", True)]
         assert sides == ["← worse", "better →"]
         # Less is better of a loss: the smallest is above, to the left.
-        loss = compare(find([shelf.root]), metric="test.loss")
+        loss = compare(read([shelf.root]), metric="test.loss")
         shown, sides = rows_of(choices.differences(loss)[0])
-        assert [label for label, _ in shown] == ["strided", "blur", "avg"] and sides == [
-            "← better",
-            "worse →",
-        ]
+        assert [label for label, _ in shown] == ["strided", "blur", "avg"]
+        assert sides == ["← better", "worse →"]
         values, _ = rows_of(choices.accuracy(accuracy)[0])
         assert [label for label, _ in values] == ["strided", "max", "blur", "avg"]
 
@@ -195,7 +191,7 @@ def test_zero_is_in_the_figure_of_differences_however_far_the_dots_are(shelf, sp
         shelf.put(pool="max", seed=seed, accuracy=0.8)
         shelf.put(pool="blur", seed=seed, accuracy=0.85 + spread * (seed % 2))
     with styled():
-        (axes,) = choices.differences(compare(find([shelf.root])))[0].axes
+        (axes,) = choices.differences(compare(read([shelf.root])))[0].axes
     low, high = axes.get_xlim()
     assert low <= 0 and 5 <= high < 6
 
@@ -207,9 +203,8 @@ def test_a_notebook_shows_the_page_without_its_figures(shelf, tmp_path):
     page = (tmp_path / "r" / "report.html").read_text()
     table = page[page.index("<table") : page.index("</table>")]
     assert table in shown and "Glossary" in shown
-    assert not re.search("<(script|html|body|img|main)", shown) and shown.startswith(
-        '<div class="cnnpool part">'
-    )
+    assert not re.search("<(script|html|body|img|main)", shown)
+    assert shown.startswith('<div class="cnnpool part">')
 
 
 def test_no_stage_s_gradient_lies_outside_its_panel(comparison):
@@ -232,7 +227,7 @@ def test_distances_and_costs_of_a_foreign_probe_have_figures_and_notes(shelf):
             own = {"accuracy": accuracy + noise, "power": {"joules": joules}}
             echo = {"a": {"gap": {"1": 0.5, "3": 0.25}}, "b": {"gap": {"1": 0.1}}}
             shelf.put(f"{pool}{seed}", pool={"name": pool}, seed=seed, echo=echo, quantities=known, **own)
-    comparison = compare(find([shelf.root]))
+    comparison = compare(read([shelf.root]))
     figure, caption = stages.shift(comparison)
     assert [axes.get_title() for axes in figure.axes] == ["stage a", "stage b"]
     assert figure.axes[0].get_ylabel() == "gap" and caption.startswith("Gap: D. ")
@@ -243,9 +238,9 @@ def test_distances_and_costs_of_a_foreign_probe_have_figures_and_notes(shelf):
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory, new_shelf):
+def crowd(tmp_path_factory):
     """Twelve choices with names of every length, three seeds, and one without learning curves."""
-    shelf = new_shelf(tmp_path_factory.mktemp("crowd"))
+    shelf = Shelf(tmp_path_factory.mktemp("crowd"))
     names = [f"pool_{n}" for n in range(10)]
     accuracy = [[0.6 + 0.02 * n, 0.61 + 0.02 * n, 0.63 + 0.02 * n] for n in range(12)]
     change = {f"s{k}": {"relative_change": {"1": 0.2, "2": 0.3}} for k in range(2)}
@@ -259,7 +254,7 @@ def crowd(tmp_path_factory, new_shelf):
             own = {"pool": pool if isinstance(pool, dict) else {"name": pool, "stride": 2}, "seed": seed}
             own |= {"accuracy": value, "logged": 1 if pool == "pool_3" else 3, "overrides": []}
             shelf.put(f"{name}/seed{seed}", gradient=gradient, invariance=invariance, **own)
-    return compare(find([shelf.root]))
+    return compare(read([shelf.root]))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +300,7 @@ def test_times_of_a_loaded_machine_are_no_goal(shelf):
         for seed in range(2):
             cost = {"flops": 1000 + len(pool), "train_images_per_s": 100.0 + seed, "load": 0.5}
             shelf.put(pool=pool, seed=seed, cost=cost)
-    figure, caption = pareto(compare(find([shelf.root])))
+    figure, caption = pareto(compare(read([shelf.root])))
     assert "images/s" not in caption
     labels = [axes.get_xlabel().split("\n")[0] for axes in figure.axes]
     assert labels == ["consistency (distinct) (%)", "FLOPs"]
@@ -318,14 +313,14 @@ def test_dominated_is_no_better_in_anything_and_worse_in_something():
 
 def test_one_seed_and_one_choice_draw_without_complaint_and_one_epoch_is_no_curve(shelf):
     shelf.put(pool="max", logged=1)
-    alone = compare(find([shelf.root]))
-    assert [plot.name for plot in drawn(alone)] == ["accuracy", "gradient", "shift"]
+    alone = compare(read([shelf.root]))
+    assert [plot.name for plot in draw(alone)] == ["accuracy", "gradient", "shift"]
     assert ranking(alone) == "Only one choice: nothing to rank."
 
 
 def test_an_interval_of_accuracies_ends_at_100_and_the_baseline_has_no_p(shelf):
     shelf.sweep(max=[0.99, 1.0, 1.0], avg=[0.98, 1.0, 0.99])
-    columns = {column.header: column.cells for column in main_columns(compare(find([str(shelf.root)])))}
+    columns = {column.header: column.cells for column in main_columns(compare(read([str(shelf.root)])))}
     # Mean .99667, sd .0057735, t(.975, 2) = 4.3027: .98233 to 1.01101.
     assert columns["95 % CI"][0] == "[98.23, 100.00]"
     # Differences -.01, 0, -.01: t = -2 of 2 degrees of freedom.
@@ -339,12 +334,12 @@ def test_looks_of_a_legend_differ_in_colour_and_all_looks_differ():
 
 
 @pytest.fixture(scope="module")
-def many(new_shelf, tmp_path_factory):
+def many(tmp_path_factory):
     """Thirty choices, the later the better, max in their middle."""
-    shelf = new_shelf(tmp_path_factory.mktemp("many"))
+    shelf = Shelf(tmp_path_factory.mktemp("many"))
     names = [f"p{n:02d}" if n != 15 else "max" for n in range(30)]
     shelf.sweep(**{name: [0.5 + n / 100, 0.5 + n / 100] for n, name in enumerate(names)})
-    return compare(find([shelf.root]))
+    return compare(read([shelf.root]))
 
 
 def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their_own(many):
@@ -371,7 +366,7 @@ def routed(shelf):
                 write(folder, Routing(images, {"s1": np.full((2, 2, 2), share / (1 + seed))}))
             if pool == "blur":
                 (folder / ROUTING).write_bytes(b"PK")
-    return compare(find([str(shelf.root)]))
+    return compare(read([str(shelf.root)]))
 
 
 def test_routing_shows_images_and_where_gradient_goes_choice_under_choice(routed):

@@ -7,36 +7,35 @@ import pytest
 from scipy import stats
 
 from cnnpool.report.comparison import compare
+from cnnpool.report.foreign import read
 from cnnpool.report.plots.learning_curve import history, learning
-from cnnpool.report.runs import Run, find
+from cnnpool.report.runs import Run
 
 
 def test_runs_are_found_at_any_depth_and_only_once(shelf):
     first = shelf.put("a/b/seed0", seed=0)
     shelf.put("c/seed1", seed=1)
-    runs = find([shelf.root, first, shelf.root / "a"])
+    runs = read([shelf.root, first, shelf.root / "a"])
     assert sorted(run.seed for run in runs) == [0, 1]
     assert {run.state for run in runs} == {"done"}
 
 
 def test_states_tell_failed_running_and_unfinished_apart(shelf):
     shelf.put(seed=0)
-    for name, state in (
-        ("failed", {"state": "failed", "error": "loss became NaN"}),
-        ("running", {"state": "running"}),
+    for name, file, text in (
+        ("failed", "status.json", '{"state": "failed", "error": "loss became NaN"}'),
+        ("running", "status.json", '{"state": "running"}'),
+        ("begun", ".hydra/config.yaml", "seed: 0\n"),
+        ("logged", "metrics.jsonl", ""),
+        # Of another program.
+        ("other", "results.json", "{}"),
     ):
-        (shelf.root / name).mkdir()
-        (shelf.root / name / "status.json").write_text(json.dumps(state))
-    (shelf.root / "begun" / ".hydra").mkdir(parents=True)
-    (shelf.root / "begun" / ".hydra" / "config.yaml").write_text("seed: 0\n")
-    (shelf.root / "logged").mkdir()
-    (shelf.root / "logged" / "metrics.jsonl").write_text("")
-    for name in ("failed", "running", "begun", "logged"):
-        (shelf.root / name / ".cnnpool").touch()
-    # Of another program.
-    (shelf.root / "other").mkdir()
-    (shelf.root / "other" / "results.json").write_text("{}")
-    states = {run.folder.name: (run.state, run.reason) for run in find([shelf.root])}
+        path = shelf.root / name / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        if name != "other":
+            (shelf.root / name / ".cnnpool").touch()
+    states = {run.folder.name: (run.state, run.reason) for run in read([shelf.root])}
     assert states == {
         "seed0": ("done", ""), "failed": ("failed", "loss became NaN"), "running": ("running", ""),
         "begun": ("unfinished", "no results.json"), "logged": ("unfinished", "no results.json")
@@ -46,23 +45,20 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
 def test_a_damaged_record_is_named_with_a_remedy_that_works(shelf):
     path = shelf.put(seed=0) / "results.json"
     path.write_text("{half")
-    [run] = find([shelf.root])
+    [run] = read([shelf.root])
     assert run.state == "damaged" and run.reason.startswith(f"{path} is damaged: ")
     assert run.reason.endswith("; delete it, then rerun the same command")
     path.unlink()
     path.mkdir()
-    [run] = find([shelf.root])
+    [run] = read([shelf.root])
     assert run.reason == f"{path} cannot be read: it is not a regular file"
 
 
 def test_paths_that_hold_no_run_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="does not exist"):
-        find([tmp_path / "nowhere"])
-    with pytest.raises(ValueError, match="no run found"):
-        find([tmp_path])
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="is not a folder"):
-        find([tmp_path / "file"])
+    for name, said in (("nowhere", "does not exist"), (".", "no run found"), ("file", "is not a folder")):
+        with pytest.raises(ValueError, match=said):
+            read([tmp_path / name])
 
 
 def log(folder, lines):
@@ -81,7 +77,7 @@ def test_means_and_intervals_are_those_of_a_slow_loop(shelf):
         ]
         logged[seed] = lines
         log(shelf.put(seed=seed), [{"step": 1, "epoch": 0, "train/loss": 2.0}, *lines])
-    found = history(find([shelf.root]))
+    found = history(read([shelf.root]))
     assert found.epochs == [1, 2, 3, 4] and len(found.each) == 4
     for place, epoch in enumerate(found.epochs):
         values = [
@@ -101,7 +97,7 @@ def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):
         log(shelf.put(seed=seed), lines)
     # A run without any validation is in no mean and makes no gap.
     log(shelf.put(seed=2), [{"step": 10, "epoch": 1, "train/loss": 1.0}])
-    found = history(find([shelf.root]))
+    found = history(read([shelf.root]))
     assert (found.epochs, len(found.each)) == ([1, 2, 3], 2)
     assert found.accuracy[0] == pytest.approx([0.1, math.nan, 0.3], nan_ok=True)
 
@@ -124,6 +120,6 @@ def test_lost_metrics_are_named_even_where_no_curve_is_left_of_them(shelf):
         shelf.put(pool=pool, steps=30, epochs=3)
         lines = [{"step": 10 * e, "epoch": e, "val/accuracy": 0.1 * e} for e in (1, 2, 3)]
         log(shelf.root / pool / "seed0", lines[: 1 + 2 * seed])
-    caption = learning(compare(find([shelf.root])))[1]
+    caption = learning(compare(read([shelf.root])))[1]
     path = shelf.root / "max" / "seed0" / "metrics.jsonl"
     assert f" {path} is damaged: it ends in epoch 1 of 3." in caption and caption.count("is damaged") == 1

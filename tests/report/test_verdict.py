@@ -2,44 +2,41 @@ import re
 
 import numpy as np
 import pytest
+from shelf import finished
 
 from cnnpool.report import main, render
 from cnnpool.report.columns import pair_columns
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import headline, remarks, single_pairs
-from cnnpool.report.runs import Run
-from cnnpool.run_folder.results import Results
 
 BASE = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95]
 LONG = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97]
 
 
-def runs_of(tmp_path, **pools):
-    groups = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}, "epochs": 1}
-    found = []
-    for pool, seed, value in [(pool, *one) for pool, values in pools.items() for one in enumerate(values)]:
-        measured = {"test": {"accuracy": value, "loss": -value}}
-        results = Results(pool={"name": pool}, seed=seed, deterministic=True, measured=measured, **groups)
-        found.append(Run(tmp_path / pool / str(seed), "done", found=results))
-    return found
+def runs_of(**pools):
+    return [
+        finished(pool, seed, {"test": {"accuracy": value, "loss": -value}})
+        for pool, values in pools.items()
+        for seed, value in enumerate(values)
+    ]
 
 
-def test_same_values_under_two_names_differ_by_exactly_nothing(tmp_path):
-    row = compare(runs_of(tmp_path, max=LONG, other=LONG)).rows[1]
+def test_same_values_under_two_names_differ_by_exactly_nothing():
+    row = compare(runs_of(max=LONG, other=LONG)).rows[1]
     assert row.versus.differences == [0.0] * 8
     assert (row.versus.summary.mean, row.versus.summary.sd, row.versus.pair.p) == (0.0, 0.0, 1.0)
     assert row.verdict == "no difference shown at n=8: all pairs differ by 0.00"
 
 
-def test_where_less_is_better_a_smaller_value_is_superior(tmp_path):
+def test_where_less_is_better_a_smaller_value_is_superior():
     better = [value + 0.1 for value in LONG]
     for metric in ("test.accuracy", "test.loss"):
-        versus = compare(runs_of(tmp_path, max=LONG, better=better), metric=metric).rows[1].versus
+        versus = compare(runs_of(max=LONG, better=better), metric=metric).rows[1].versus
         assert versus.superiority == 1.0 and versus.superiority_interval[0] > 0.5
 
 
-def test_two_seeds_decide_nothing_and_leave_every_test_empty(tmp_path):
-    comparison = compare(runs_of(tmp_path, max=LONG[:2], bad=[0.7, 0.72]))
+def test_two_seeds_decide_nothing_and_leave_every_test_empty():
+    comparison = compare(runs_of(max=LONG[:2], bad=[0.7, 0.72]))
     assert comparison.rows[1].verdict == "too few seeds (2, at least 3 are needed)"
     cells = {column.header: column.cells[0] for column in pair_columns(comparison)}
     shown = next(cells.pop(name) for name in list(cells) if name.startswith("smallest difference"))
@@ -48,22 +45,22 @@ def test_two_seeds_decide_nothing_and_leave_every_test_empty(tmp_path):
     assert shown == "–" and cells == {"p, not corrected": "–"}
 
 
-def test_six_seeds_show_three_differences(tmp_path):
+def test_six_seeds_show_three_differences():
     worse = [value - 0.1 - 0.001 * k for k, value in enumerate(LONG[:6])]
-    five = compare(runs_of(tmp_path, max=LONG[:5], bad=worse[:5])).rows[1]
+    five = compare(runs_of(max=LONG[:5], bad=worse[:5])).rows[1]
     assert five.verdict == "worse" and five.rank is None
-    three = compare(runs_of(tmp_path, max=LONG[:6], a=worse, b=worse, c=worse))
+    three = compare(runs_of(max=LONG[:6], a=worse, b=worse, c=worse))
     assert [row.verdict for row in three.rows] == ["baseline", "worse", "worse", "worse"]
     assert [(row.rank.low, row.rank.high) for row in three.rows] == [(1, 1), (2, 4), (2, 4), (2, 4)]
 
 
-def test_what_passes_alone_need_not_pass_among_five(tmp_path):
+def test_what_passes_alone_need_not_pass_among_five():
     # Mean .01, sd .01: t = 2.83 of 7 degrees of freedom, p = .0255.
     shifts = np.array([1, -1, 1, -1, 1, -1, 1, -1]) * 0.01 * np.sqrt(7 / 8) + 0.01
     up = [value + shift for value, shift in zip(LONG, shifts, strict=True)]
-    alone = compare(runs_of(tmp_path, max=LONG, up=up)).rows[1]
+    alone = compare(runs_of(max=LONG, up=up)).rows[1]
     assert (alone.versus.pair.p, alone.verdict) == (pytest.approx(0.0255, abs=5e-4), "better")
-    many = compare(runs_of(tmp_path, max=LONG, a=up, b=up, c=up, d=up)).rows[1]
+    many = compare(runs_of(max=LONG, a=up, b=up, c=up, d=up)).rows[1]
     # Ten pairs, of which six are of equal choices.
     assert many.versus.pair.adjusted == pytest.approx(10 * alone.versus.pair.p)
     assert many.versus.summary.low > 0
@@ -72,8 +69,8 @@ def test_what_passes_alone_need_not_pass_among_five(tmp_path):
     assert (many.rank.low, many.rank.high) == (1, 5)
 
 
-def test_a_run_without_a_number_is_shown_and_forbids_a_verdict(tmp_path):
-    comparison = compare(runs_of(tmp_path, max=LONG, broken=[float("nan"), *LONG[1:]]))
+def test_a_run_without_a_number_is_shown_and_forbids_a_verdict():
+    comparison = compare(runs_of(max=LONG, broken=[float("nan"), *LONG[1:]]))
     row = comparison.rows[1]
     assert row.broken == [0]
     assert row.summary.n == 7
@@ -87,9 +84,9 @@ def moved(by, spread):
     return [value + by + sign * spread for value, sign in zip(BASE, [1, -1, 1, -1, 1, -1], strict=True)]
 
 
-def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_path):
+def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected():
     pools = {f"other{n}": moved(0.001 * n, 0.01) for n in range(4)}
-    runs = runs_of(tmp_path, max=BASE, near=moved(0.013, 0.01), **pools)
+    runs = runs_of(max=BASE, near=moved(0.013, 0.01), **pools)
     named, every = compare(runs, against="max"), compare(runs)
     of = {row.choice.label: row for row in named.rows}, {row.choice.label: row for row in every.rows}
     assert {row["near"].versus.family for row in of} == {5, 15}
@@ -105,12 +102,12 @@ def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_p
     assert line.startswith("near: the interval of this pair alone excludes 0 (p = 0.0")
     assert "15 comparisons" in line
     # A choice of two seeds is compared with none.
-    three = compare(runs_of(tmp_path, max=BASE, near=moved(0.1, 0.01), far=moved(0.2, 0.01), few=[0.9, 0.91]))
+    three = compare(runs_of(max=BASE, near=moved(0.1, 0.01), far=moved(0.2, 0.01), few=[0.9, 0.91]))
     assert any(line.endswith("with a named baseline there are 2.") for line in remarks(three))
 
 
-def test_the_first_sentence_says_what_differs_and_what_is_not_shown(tmp_path):
-    runs = runs_of(tmp_path, max=BASE, low=moved(-0.05, 0.002), same=moved(0, 0.01))
+def test_the_first_sentence_says_what_differs_and_what_is_not_shown():
+    runs = runs_of(max=BASE, low=moved(-0.05, 0.002), same=moved(0, 0.01))
     [sentence] = headline(compare(runs, against="max"))
     assert sentence == (
         "Test accuracy (6 seeds; max 92.50 %): low is 5.00 points below [-5.23, -4.77]; "
@@ -118,10 +115,10 @@ def test_the_first_sentence_says_what_differs_and_what_is_not_shown(tmp_path):
     )
 
 
-def test_too_few_seeds_and_a_single_choice_have_sentences(tmp_path):
-    few = compare(runs_of(tmp_path, max=BASE[:2], low=[0.1, 0.2]))
+def test_too_few_seeds_and_a_single_choice_have_sentences():
+    few = compare(runs_of(max=BASE[:2], low=[0.1, 0.2]))
     assert headline(few) == ["Test accuracy (2 seeds; max 90.50 %): too few seeds for low."]
-    assert headline(compare(runs_of(tmp_path, max=BASE))) == ["Test accuracy: 92.50 % (6 seeds)."]
+    assert headline(compare(runs_of(max=BASE))) == ["Test accuracy: 92.50 % (6 seeds)."]
 
 
 def test_consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request(

@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 from bs4 import BeautifulSoup
-from shelf import new_shelf, shelf
+from shelf import shelf
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
@@ -11,7 +11,7 @@ from cnnpool.report import plots
 from cnnpool.tensorboard import index
 from cnnpool.tensorboard.loader import Loader
 
-__all__ = ["new_shelf", "shelf"]
+__all__ = ["shelf"]
 
 
 with warnings.catch_warnings():

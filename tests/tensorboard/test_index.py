@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from cnnpool.report import find
+from cnnpool.report import foreign
 from cnnpool.report import runs as reading
 from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.folder_lock import held
@@ -29,7 +29,7 @@ def test_the_same_runs_are_found_as_by_compare(shelf, follow, begin):
     (shelf.root / "max" / "report").mkdir()
     # A run's own place is its name, even if a link to it comes first.
     (shelf.root / "a_link").symlink_to(shelf.root / "max")
-    own, others = follow.snapshot().every, find([shelf.root])
+    own, others = follow.snapshot().every, foreign.read([shelf.root])
     assert [(run.folder, run.state) for run in own] == [(run.folder, run.state) for run in others]
     assert [run.found for run in own] == [run.found for run in others]
 

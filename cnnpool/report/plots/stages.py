@@ -21,7 +21,6 @@ from cnnpool.run_folder.routing import Routing
 from cnnpool.run_folder.routing import read as read_routing
 
 Table = dict[str, Band]  # Label -> mean, low and high at every key
-DIGITS = 4  # Most digits of a distance in pixels
 FIGURED = ("gradient", "invariance", "train", "val", "test")  # Sections with figures of their own
 STAGES = 4  # Most stages shown, from the first one on
 GAP = 1 / 14  # Gap between images, as a fraction of their width
@@ -81,7 +80,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         of_key = placed(comparison, [one])
         for stage in stages_of(comparison):
             here = ((at["px"], key) for key, at in of_key.items() if at["stage"] == stage)
-            own = {int(px): key for px, key in here if px.isdecimal() and len(px) <= DIGITS}
+            own = {int(px): key for px, key in here if px.isdecimal()}
             distances = sorted(own)
             if table := spreads(comparison, [own[px] for px in distances]):
                 where = f"stage {stage}" if len(declared) == 1 else f"{short[one.key]}, stage {stage}"
