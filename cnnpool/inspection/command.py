@@ -33,8 +33,7 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, replace
-from cnnpool.surgery.fitting import added
-from cnnpool.surgery.stages import measurable, operators_of, stages_of
+from cnnpool.surgery.stages import added, measurable, operators_of, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
 from cnnpool.system.hardware import environment, keep_memory, usable
 from cnnpool.system.next_command import from_here, next_lines

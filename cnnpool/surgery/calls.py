@@ -1,21 +1,18 @@
 """Modules in place of calls such as ``F.max_pool2d``, so that they can be swapped."""
 
+import ast
 import copy
-import dis
 import inspect
-import operator
-import pickle
-import random
+import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
-from types import ModuleType, new_class
+from itertools import chain, count
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
+from torch.overrides import get_overridable_functions
 
 from cnnpool.pool.internals import function_of_code
 
@@ -40,53 +37,15 @@ MODULES = dict(_functions())
 """The module equivalent to a function, and the function's parameters in order: modules have another order."""
 
 
-DEVICES = "cpu", "cuda", "mps", "xpu"
-
-
-def _modes() -> list[bool]:
-    return [torch.is_grad_enabled(), *map(torch.is_autocast_enabled, DEVICES)]
-
-
-@contextmanager
-def _switched(on: bool) -> Iterator[None]:
-    """Gradients and autocast ``on``: a ``forward`` that sets one differs from one of the two states."""
-    _, *before = _modes()
-    with torch.set_grad_enabled(on):
-        try:
-            for device in DEVICES:
-                torch.set_autocast_enabled(device, on)
-            yield
-        finally:
-            for device, was in zip(DEVICES, before, strict=True):
-                torch.set_autocast_enabled(device, was)
-
-
-class _Shallow(fx.Tracer):
-    """Traces a module's own ``forward`` alone; a ValueError if that switches gradients or autocast."""
-
-    proxy_buffer_attributes = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.modes = _modes()
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return True
-
-    def create_node(self, *given: Any, **named: Any) -> fx.Node:
-        if _modes() != self.modes:
-            raise ValueError("a graph does not record gradients or autocast that are switched")
-        return super().create_node(*given, **named)
-
-
 def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
-    Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. One
-    module stays whose ``forward`` has an optional argument, depends on values, training mode or random
-    numbers, sets a buffer, attribute, gradients or autocast, has hooks, or cannot be traced by ``torch.fx``,
-    and a ``Sequential`` with a ``forward`` of its own. Another one's ``forward`` keeps what it read in plain
-    attributes; its other methods keep their calls.
+    Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. Only
+    straight code is converted: assignments to names, arithmetic, and calls of torch's functions, of children
+    and of methods of such code. Any other module stays as it is: with a branch, a loop, a context, an
+    optional argument, an effect, a look at the training mode, or hooks; and a ``Sequential`` with a
+    ``forward`` of its own. A converted ``forward`` keeps the numbers that it read, such as ``self.size``;
+    other methods keep their calls.
 
     Example:
         >>> import torch
@@ -97,7 +56,13 @@ def as_modules(model: nn.Module) -> nn.Module:
         >>> as_modules(Net()).max_pool2d
         MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
-    model = copy.deepcopy(model, {id(each): each for part in model.modules() for each in _tensors(part)})
+    shared = [
+        each
+        for part in model.modules()
+        for each in (*part.parameters(False), *part.buffers(False), *vars(part).values())
+        if isinstance(each, Tensor)
+    ]
+    model = copy.deepcopy(model, {id(each): each for each in shared})
     for module in list(model.modules()):
         containers = nn.Sequential, nn.ModuleList, nn.ModuleDict  # Another child is another element.
         if not type(module).__module__.startswith("torch.") and not isinstance(module, containers):
@@ -105,50 +70,34 @@ def as_modules(model: nn.Module) -> nn.Module:
     return model
 
 
-def _tensors(module: nn.Module) -> list[Tensor]:
-    own = *module.parameters(False), *module.buffers(False), *vars(module).values()
-    return [each for each in own if isinstance(each, Tensor)]
-
-
 def _convert(module: nn.Module) -> None:
     """Give ``module`` a child and a ``forward`` that calls it for each of its calls, if that is safe."""
-    found = _graph(module)
-    if found is None or function_of_code is None:
-        return
-    graph, constants = found
-    vars(module).update(constants)
-    for node in _calls(graph):
-        # Evaluated again: its images may come from a call that was replaced.
-        images, pooling = _replacement(node)
-        name = _free_name(module, node.target.__name__)
-        module.add_module(name, pooling.train(module.training))
-        with graph.inserting_before(node):
-            node.replace_all_uses_with(graph.call_module(name, (images,)))
-        graph.erase_node(node)
-    kind: Any = type(module)
-    code = graph.python_code("self")
-    names = [(name, value) for name, value in code.globals.items() if not isinstance(value, ModuleType)]
-    module.__class__ = _with_forward(kind, code.src, tuple(names))
-
-
-class _Quiet:
-    """Keeps a class that knows its subclasses from one more."""
-
-    def __init_subclass__(cls, **_: Any) -> None:
-        pass
+    graph = _graph(module)
+    for node in list(graph.nodes) if graph else ():
+        if found := _replacement(node):
+            images, pooling = found
+            stem = node.target.__name__
+            names = chain([stem], (f"{stem}_{number}" for number in count(2)))
+            name = next(name for name in names if not hasattr(module, name))
+            module.add_module(name, pooling.train(module.training))
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(graph.call_module(name, (images,)))
+            graph.erase_node(node)
+    if graph:
+        module.__class__ = _with_forward(type(module), graph.python_code("self").src)
 
 
 @cache
-def _with_forward(kind: Any, source: str, names: tuple[tuple[str, Any], ...]) -> Any:
-    """The class ``kind`` with the ``forward`` of ``source``, which uses ``names`` and ``torch``."""
+def _with_forward(kind: Any, source: str) -> Any:
+    """The class ``kind`` with the ``forward`` of a graph's ``source``."""
 
     def reduced(self: nn.Module, protocol: int) -> tuple[Any, ...]:
-        state = kind.__reduce_ex__(self, max(2, protocol))[2:]
-        return _blank, (kind, source, names), *state
+        return _blank, (kind, source), *kind.__reduce_ex__(self, max(2, protocol))[2:]
 
-    own = {"forward": function_of_code(source, {"torch": torch, **dict(names)}), "__reduce_ex__": reduced}
+    scope = dict(fx.Graph().python_code("self").globals)
+    own = {"forward": function_of_code(source, scope), "__reduce_ex__": reduced}
     own |= {key: getattr(kind, key) for key in ("__module__", "__qualname__", "__doc__")}
-    return new_class(kind.__name__, (_Quiet, kind), exec_body=lambda body: body.update(own))
+    return type(kind.__name__, (kind,), own)
 
 
 def _blank(*given: Any) -> nn.Module:
@@ -157,84 +106,111 @@ def _blank(*given: Any) -> nn.Module:
     return kind.__new__(kind)
 
 
-def _graph(module: nn.Module) -> tuple[fx.Graph, dict[str, Tensor]] | None:
-    """The graph of a ``forward`` with calls; None if it depends on more than its argument or has effects."""
-    drawn = _generators()
-    try:
-        found = _traced(module, True, True) if _is_plain(module) else None
-        if found is None or not _calls(found[0]):
-            return None
-        for state in ((True, False), (False, True), (False, False)):
-            graph, constants = _traced(module, *state)
-            same = constants.keys() == found[1].keys() and all(
-                map(operator.is_, *map(dict.values, (constants, found[1])))
-            )
-            if str(graph) != str(found[0]) or not same:
-                return None
-        return found if pickle.dumps(_generators()) == pickle.dumps(drawn) else None
-    # Third-party forward methods may raise any exception on symbolic values.
-    except Exception:
-        return None
-    finally:
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
-        torch.random.set_rng_state(torch.from_numpy(drawn[2]))
+class _Shallow(fx.Tracer):
+    """Traces a module's own ``forward`` alone."""
+
+    proxy_buffer_attributes = True
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return True
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """True if ``forward`` is its class's own and takes no arguments but given ones, whatever they are."""
-    forward = inspect.unwrap(type(module).forward)
-    _, *taken = inspect.signature(forward).parameters.values()
-    given = all(each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in taken)
-    # Of several arguments one may be None.
-    asks = any("NONE" in each.opname or each.opname == "IS_OP" for each in dis.get_instructions(forward))
+def _graph(module: nn.Module) -> fx.Graph | None:
+    """The graph of a ``forward`` with calls to replace; None if it might hold less than the code does."""
+    kind = type(module)
+    # Classes that copy in their own way, or know their subclasses, would not expect another class.
+    special = {"__deepcopy__", "__reduce__", "__reduce_ex__", "__init_subclass__"}
+    usual = type(kind) is type and not any(special & vars(one).keys() for one in kind.__mro__[:-1])
     # torch has no public name for hooks. Those of other kinds run as before.
     hooked = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-    # Classes that copy in their own way would not expect another class.
-    special = {"__deepcopy__", "__reduce__", "__reduce_ex__"}
-    usual = not any(special & vars(kind).keys() for kind in type(module).__mro__[:-1])
-    of_tensors = {"isinstance", "Tensor"} <= set(forward.__code__.co_names)
-    return given and usual and not hooked and not of_tensors and (len(taken) == 1 or not asks)
-
-
-def _generators() -> tuple[Any, ...]:
-    return random.getstate(), np.random.get_state(), torch.random.get_rng_state().numpy()
-
-
-def _traced(module: nn.Module, training: bool, on: bool) -> tuple[fx.Graph, dict[str, Tensor]]:
-    """The graph in a mode of ``training``, with gradients and autocast ``on``, and the tensors of the file
-    that it holds by name; an error if an attribute is written.
-    """
-    children = {id(child): child for child in module.children()}
-    tensors = {id(each): each for each in _tensors(module)}
-    clones = {
-        key: each.detach().clone() for key, each in tensors.items() if not isinstance(each, nn.Parameter)
-    }
-    module = copy.deepcopy(module, {**children, **tensors, **clones})
-    module.training = training
-    before, before_names = _attributes(module), set(vars(module))
-    with _switched(on):
+    if function_of_code is None or hooked or not usual:
+        return None
+    try:
+        calls = _Straight(module, kind.forward).calls
+        if not any(call in MODULES for call in calls):
+            return None
         graph = _Shallow().trace(module)
-    new = vars(module).keys() - before_names
-    constants = {key: vars(module).pop(key) for key in sorted(new) if key.startswith("_tensor_constant")}
-    after = _attributes(module)
-    same = len(before) == len(after) and all(map(operator.is_, before, after))
-    if not same or any(each._version for each in clones.values()):
-        raise ValueError("a graph does not record what is written")
-    return graph, constants
+        recorded = [node for node in graph.nodes if node.target in _of_torch()]
+        return graph if len(recorded) == len(calls) and any(map(_replacement, graph.nodes)) else None
+    # Code may have no source, and raise any exception on symbolic values.
+    except Exception:
+        return None
 
 
-def _attributes(module: nn.Module) -> list[Any]:
-    """The attributes of ``module`` and what they hold."""
-    found: list[Any] = []
-    for value in vars(module).values():
-        held = value.values() if isinstance(value, dict) else value if isinstance(value, list | set) else ()
-        found += [value, *held]
-    return found
+@cache
+def _of_torch() -> set[Any]:
+    """The functions that a graph records."""
+    return set(chain.from_iterable(get_overridable_functions().values()))
 
 
-def _calls(graph: fx.Graph) -> list[Any]:
-    return [node for node in graph.nodes if _replacement(node)]
+class _Straight(ast.NodeVisitor):
+    """Finds the functions of torch that a method calls; a ValueError if it does what a graph may lack.
+
+    A graph holds what is done to tensors, in one order: no choices, and no other effects.
+    """
+
+    NODES = (
+        *(ast.Assign, ast.Expr, ast.Return, ast.Name, ast.Attribute, ast.Constant, ast.expr_context),
+        *(ast.Call, ast.keyword, ast.Tuple, ast.List, ast.Subscript, ast.Slice),
+        *(ast.BinOp, ast.operator, ast.UnaryOp, ast.USub),
+    )
+
+    def __init__(self, module: nn.Module, method: Any):
+        self.module, self.calls = module, list[Any]()
+        (code,) = ast.parse(textwrap.dedent(inspect.getsource(method))).body
+        if not isinstance(code, ast.FunctionDef) or code.decorator_list or hasattr(method, "__wrapped__"):
+            raise ValueError("a decorator may do anything")
+        arguments = inspect.signature(method).parameters.values()
+        if any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in arguments) or method.__defaults__:
+            raise ValueError("code may ask which arguments are given")
+        variables, own = inspect.getclosurevars(method), method.__code__.co_varnames
+        known = {**variables.builtins, **variables.globals, **variables.nonlocals}
+        self.known = {name: value for name, value in known.items() if name not in own} | {own[0]: module}
+        for line in code.body:
+            self.visit(line)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if not isinstance(node, self.NODES):
+            raise ValueError(f"a graph has no {type(node).__name__}")
+        super().generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        value = self.value(node.func)
+        if value is None:
+            self.visit(node.func)
+        elif inspect.ismethod(value) and value.__self__ is self.module:
+            self.calls += _Straight(self.module, value.__func__).calls
+        elif value in _of_torch():
+            self.calls.append(value)
+        elif not isinstance(value, nn.Module) or type(value).__call__ is not nn.Module.__call__:
+            raise ValueError("other code may do anything")
+        for each in (*node.args, *node.keywords):
+            self.visit(each)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if not isinstance(node.ctx, ast.Load) or node.attr == "training":
+            raise ValueError("a graph sets no attribute and knows no mode")
+        self.visit_Name(node)
+
+    def visit_Name(self, node: ast.Name | ast.Attribute) -> None:
+        value = self.value(node)
+        if value is None:
+            self.generic_visit(node)
+        elif not any(value is each for each in (*self.module.parameters(), *self.module.buffers())):
+            values = value if type(value) is tuple else (value,)
+            if not all(type(each) in (int, float, bool, str, torch.dtype) for each in values):
+                raise ValueError("a graph would keep what may change")
+
+    def value(self, node: ast.expr) -> Any:
+        """The object that a dotted name means; None for what is made in the call, and recorded."""
+        if isinstance(node, ast.Name):
+            return self.known.get(node.id)
+        holder = self.value(node.value) if isinstance(node, ast.Attribute) else None
+        if holder is None or isinstance(holder, Tensor):
+            return None
+        # Not a property's value, which code computes.
+        value = inspect.getattr_static(holder, node.attr, None)
+        return getattr(holder, node.attr) if value is None or inspect.isfunction(value) else value
 
 
 def _replacement(node: fx.Node) -> Any:
@@ -247,11 +223,3 @@ def _replacement(node: fx.Node) -> Any:
     if node.all_input_nodes != [images] or given.pop("return_indices", False):
         return None
     return images, kind(**given)
-
-
-def _free_name(module: nn.Module, stem: str) -> str:
-    number, name = 1, stem
-    while hasattr(module, name):
-        number += 1
-        name = f"{stem}_{number}"
-    return name

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from cnnpool import registry
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
-from cnnpool.readout import Readout
 from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d, merges, pads_by_stride
 from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
 
@@ -70,11 +69,6 @@ def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
         if pads_by_stride(conv, dense, target.inputs[0]):
             dense = DenseSameConv2d(dense, conv.stride)
         return dense, [dense(x) for x in target.inputs]
-
-
-def added(after: nn.Module) -> list[nn.Module]:
-    """The operators and readouts in a replacement, without the original convolution."""
-    return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 class InPlaceOf(nn.Sequential):

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from cnnpool.model.base import Cnn
+from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
 from cnnpool.surgery.dense import ends_in_channels
-from cnnpool.surgery.fitting import added
 from cnnpool.surgery.trace import dry_run, select
 
 # The part of a dotted name that ``torch.compile`` adds.
@@ -39,6 +39,11 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
             found[change.name] = operators[0]
     ordered = sorted(found.items(), key=lambda item: order.get(item[1], len(order)))
     return {_stem(name): module for name, module in ordered}
+
+
+def added(after: nn.Module) -> list[nn.Module]:
+    """The operators and readouts in a replacement, without the original convolution."""
+    return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 def measurable(stages: Mapping[str, nn.Module]) -> dict[str, nn.Module]:

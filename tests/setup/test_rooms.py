@@ -54,7 +54,7 @@ ROOMS = {
     "system": "filelock torch tqdm",
     "lightning": "lightning matplotlib numpy torch torchmetrics .explain .probe .quantity .registry .surgery",
     "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
-    "surgery": f"numpy torch .pool .quantity .readout .registry {BASES}",
+    "surgery": f"torch .pool .quantity .readout .registry {BASES}",
     "inspection": (
         "matplotlib timm torch torchvision .cli_parser .explain .fit.optimizers .network .published "
         f".quantity .recipe .registry .run_folder .surgery .system .tables {LAYERS}"

@@ -86,27 +86,8 @@ def test_calls_become_modules_of_the_same_function():
     assert isinstance(model[1], Functional)
 
 
-class Counting(Functional):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("n", torch.zeros(()))
-
-    def forward(self, x):
-        self.n += 1
-        return super().forward(x)
-
-
-class Drawing(Functional):
-    def forward(self, x):
-        return super().forward(x if torch.rand(()) < 0.5 else -x)
-
-
-def test_code_that_draws_counts_or_has_hooks_stays_code_and_a_part_with_two_names_one_part():
-    hooked, part = Functional(), Functional()
-    hooked.register_forward_hook(lambda *_: None)
-    for model in (Counting(), Drawing(), hooked):
-        assert type(cnnpool.as_modules(model)) is type(model)
-        assert not getattr(model, "n", 0)
+def test_a_part_with_two_names_is_one_part():
+    part = Functional()
     made = cnnpool.as_modules(nn.ModuleDict({"a": part, "b": part}))
     assert made["a"] is made["b"] and isinstance(made["a"].max_pool2d, nn.MaxPool2d)
 
