@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from cnnpool import registry
@@ -72,16 +73,7 @@ def from_tensors(
         ValueError: if there are none, they are not uint8 (N, C, H, W), or labels do not fit them.
     """
     parts = {"train": train, "test": test} | ({"val": val} if val else {})
-    for name, part in parts.items():
-        _check_tensors(name, *part)
-    # A script may go on to change its tensors; those of other layouts are copied anyway.
-    kept = {
-        name: images.clone() if images.permute(0, 2, 3, 1).is_contiguous() else images
-        for name, (images, _) in parts.items()
-    }
-    splits: dict[str, Any] = {
-        name: Split(kept[name], labels.long().clone()) for name, (_, labels) in parts.items()
-    }
+    splits: dict[str, Any] = {name: _split(name, *part) for name, part in parts.items()}
     names = tuple(classes) or tuple(map(str, range(int(train[1].max()) + 1)))
 
     class Tensors(Source):
@@ -91,7 +83,8 @@ def from_tensors(
     return Tensors
 
 
-def _check_tensors(name: str, images: Any, labels: Any) -> None:
+def _split(name: str, images: Any, labels: Any) -> Split:
+    """A copy of the images and classes: a script may go on to change its tensors."""
     if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
         kinds = f"{type(images).__name__} and {type(labels).__name__}"
         raise ValueError(f"{name} must be two tensors, got {kinds}: convert them by torch.as_tensor")
@@ -99,6 +92,8 @@ def _check_tensors(name: str, images: Any, labels: Any) -> None:
         raise ValueError(f"{name}: the classes must be integers, got {labels.dtype}: convert them by long()")
     if not len(images):
         raise ValueError(f"{name} has no images: give at least one")
+    own = images.clone(memory_format=torch.channels_last) if images.ndim == 4 else images
+    return Split(own, labels.to(torch.int64, copy=True))
 
 
 __all__ = [

@@ -71,15 +71,14 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
         status = os.fstat(file.descriptor)
         if status.st_size != facts["nbytes"]:
             raise ValueError("it has another length")
-        splits = {}
+        splits: dict[str, Any] = {}
         for part in facts["parts"]:
             places, sums, labels = (
                 torch.from_numpy(arrays[f"{part}.{name}"]) for name in ("places", "sums", "labels")
             )
             splits[part] = Split(Stored(file, tuple(facts["shape"]), places, sums), labels)
         classes, notes = tuple(facts["classes"]), tuple(facts["notes"])
-        parts = splits["train"], splits["test"], splits.get("val")
-        raw = Raw(classes, *parts, notes, facts["skipped"], white=facts["white"])
+        raw = Raw(classes, **splits, notes=notes, skipped=facts["skipped"], white=facts["white"])
         raw = _held(raw, stream)
         if raw.in_memory or status.st_mtime_ns != facts["mtime_ns"]:
             with Progress("checking decoded images"):
@@ -212,8 +211,10 @@ def _held(raw: Raw, stream: Stream) -> Raw:
     if raw.in_memory or stream is True or (stream == "auto" and not _fits(nbytes, SHARE)):
         return raw
     _check_memory(nbytes)
-    held = {part: Split(InMemory(split.rows.whole()), split.labels) for part, split in splits.items()}
-    return replace(raw, train=held["train"], test=held["test"], val=held.get("val"))
+    held: dict[str, Any] = {
+        part: Split(InMemory(split.rows.whole()), split.labels) for part, split in splits.items()
+    }
+    return replace(raw, **held)
 
 
 def _fits(nbytes: int, times: int) -> bool:

@@ -139,8 +139,7 @@ def assemble(
     if samples is not None and isinstance(source, ImageSource):
         source = replace(source, val_size=0, limit=None)
     raw = source.read(samples, **alike) if isinstance(source, ImageSource) else source.read()
-    _check(name, raw)
-    _check_colours(raw, source)
+    _check(name, raw, source)
     labels = raw.train.labels
     val_size = _cut_size(raw, source)
     order = stratified(labels, seed=seed)
@@ -201,7 +200,7 @@ def _cut_size(raw: Raw, source: Source) -> int:
     return size
 
 
-def _check(name: str, raw: Raw) -> None:
+def _check(name: str, raw: Raw, source: Source) -> None:
     if len(raw.classes) < 2:
         raise DataError(
             f"{name} has only the class {', '.join(raw.classes)}: at least two classes are needed"
@@ -214,15 +213,11 @@ def _check(name: str, raw: Raw) -> None:
             raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
         if raw.train.shape != split.shape:
             raise DataError(f"{name}: train images are {raw.train.shape}, {part} images {split.shape}")
-
-
-def _check_colours(raw: Raw, source: Source) -> None:
+    channels = raw.train.shape[0]
     for key in ("auto_augment", "color_jitter"):
-        if getattr(source, key) and raw.train.shape[0] not in (1, 3):
-            raise ValueError(
-                f"data.{key}={getattr(source, key)} changes images of 1 or 3 channels, and these have "
-                f"{raw.train.shape[0]}: leave it out"
-            )
+        if (value := getattr(source, key)) and channels not in (1, 3):
+            reason = f"changes images of 1 or 3 channels, and these have {channels}: leave it out"
+            raise ValueError(f"data.{key}={value} {reason}")
 
 
 def tell(dataset: Dataset) -> None:

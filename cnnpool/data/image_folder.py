@@ -19,6 +19,8 @@ SYSTEM = frozenset(
     ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found", "system volume information")
 )
 """Folders made by operating systems, in lower case; their images are not the user's."""
+OBJECTS = {"annotations": ("*.json", "*.xml"), "labels": ("*.txt",)}
+"""Folders of lists of objects, in lower case, and their files."""
 Listing = dict[str, list[str]]
 """The paths of each class's images as text, because a hundred thousand Path objects take a second."""
 
@@ -64,21 +66,22 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
     folders, images = _entries(root, ignored)
     _refuse_objects(root, folders)
     splits = _splits(root, folders)
-    if not splits:
+    if splits:
+        ignored["other folders"] += len(folders) - len(splits)
+        ignored["images in no class's folder"] += len(images)
+        parts = {
+            part: _classes(root / name, *_entries(root / name, ignored), ignored)
+            for part, name in splits.items()
+        }
+    else:
         inner = folders[0] if len(folders) == 1 else ""
         if inner and any(name.lower() in NAMES["train"] for name in _entries(root / inner, Counter())[0]):
             raise DataError(f"{root} holds a single folder, which holds train/: use data.root={root / inner}")
         parts = {"train": _classes(root, folders, images, ignored, empty=True)}
-        return parts, _notes(len(parts["train"]), splits, ignored)
-    ignored["other folders"] += len(folders) - len(splits)
-    ignored["images in no class's folder"] += len(images)
-    parts = {}
-    for part, name in splits.items():
-        below, loose = _entries(root / name, ignored)
-        parts[part] = _classes(root / name, below, loose, ignored)
-        if unknown := sorted(set(parts[part]) - set(parts["train"])):
+    for part, listing in parts.items():
+        if unknown := sorted(listing.keys() - parts["train"].keys()):
             raise DataError(
-                f"{root / name / unknown[0]} is a class that {root / splits['train']} lacks: "
+                f"{root / splits[part] / unknown[0]} is a class that {root / splits['train']} lacks: "
                 "put training images of it there, or remove it"
             )
     return parts, _notes(len(parts["train"]), splits, ignored)
@@ -86,14 +89,10 @@ def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
 
 def _refuse_objects(root: Path, folders: list[str]) -> None:
     """A DataError if the folder is a data set of objects: COCO's, Pascal VOC's or YOLO's."""
-    for name in folders:
-        suffixes = {"annotations": (".json", ".xml"), "labels": (".txt",)}.get(name.lower(), ())
-        try:
-            files = sorted(file for file in os.listdir(root / name) if file.lower().endswith(suffixes))
-        except OSError:
-            continue
-        if suffixes and files and len(folders) > 1:
-            raise DataError(f"{root / name / files[0]} lists objects in images, as COCO does: {ONE_CLASS}")
+    patterns = ((root / name, pattern) for name in folders for pattern in OBJECTS.get(name.lower(), ()))
+    lists = [path for folder, pattern in patterns for path in sorted(folder.glob(pattern))]
+    if lists and len(folders) > 1:
+        raise DataError(f"{lists[0]} lists objects in images, as COCO does: {ONE_CLASS}")
 
 
 def _notes(count: int, splits: dict[str, str], ignored: Counter[str]) -> list[str]:

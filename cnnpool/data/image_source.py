@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from unicodedata import normalize
 
 import numpy as np
@@ -185,8 +185,8 @@ class ImageSource(Source):
         with quiet_pillow():
             headers, unreadable = survey(pictures, self.max_megapixels)
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
-            first = next(iter(headers.values()), None)
-            shape = (*size, self.channels or (1 if first and first.grey else 3))
+            is_grey = next((header.grey for header in headers.values()), False)
+            shape = (*size, self.channels or (1 if is_grey else 3))
             if white is None:
                 white, whiteness = white_of_all(pictures, headers)
             else:
@@ -196,7 +196,7 @@ class ImageSource(Source):
         places = [place for place in headers if place not in others]
         used = np.union1d(pictures.labels[pictures.labels >= 0], pictures.used)
         labels = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
-        parts = {"test": Split(rows.take(slice(0)), labels[:0])}
+        parts: dict[str, Any] = {"test": Split(rows.take(slice(0)), labels[:0])}
         for name, first, end in zip(pictures.counts, ends, ends[1:], strict=False):
             bounds = slice(*np.searchsorted(places, (first, end)).tolist())
             parts[name] = Split(rows.take(bounds), labels[bounds])
@@ -205,9 +205,8 @@ class ImageSource(Source):
         notes = [_sizes(size, why, [headers[place].size for place in places])] if places else []
         notes += [text for text in (whiteness, _in_two_classes(pictures, self.folder, rows, places)) if text]
         skipped = {pictures.name(i, self.folder): why for i, why in sorted((unreadable | others).items())}
-        splits = parts["train"], parts["test"], parts.get("val")
         stamps = b"".join(origin.stamps[place] for place in places) if origin.stamps else b""
-        return Raw(classes, *splits, tuple(notes), skipped, white=white, stamps=stamps)
+        return Raw(classes, **parts, notes=tuple(notes), skipped=skipped, white=white, stamps=stamps)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to which all images are resized, and the reason."""

@@ -86,9 +86,7 @@ class Published(Source):
     title: ClassVar[str]  # Name of the class in ``torchvision.datasets``
     folder: ClassVar[str]  # Folder of its files, below the root
     classes: ClassVar[tuple[str, ...]] = ()  # Names of the classes; empty for torchvision's
-    sha256: ClassVar[str | None] = (
-        None  # See ``Raw.sha256``; None if unknown, or needless as torchvision checks all files
-    )
+    sha256: ClassVar[str | None] = None  # See ``Raw``; needless where torchvision checks all files
 
     def read(self) -> Raw:
         """The data set, unpacked or downloaded first if files are missing or damaged; else a DataError."""

@@ -1,15 +1,14 @@
 """Build a network of another package from names and options, in the form that training and probes expect."""
 
-import json
+import copy
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from cnnpool import registry
 from cnnpool.choices import is_published, located
@@ -80,15 +79,16 @@ class Published(Cnn):
 
         These run in training alone, so that no dry run sees them.
         """
-        if getattr(self.network, "aux_logits", False):
-            buffers = {name: value.clone() for name, value in self.named_buffers()}
-            try:
-                with torch.random.fork_rng([]), torch.no_grad():
-                    functional_call(self, buffers, (torch.zeros(2, self.channels, *size),))
-            except RuntimeError as error:
-                shape = (2, self.channels, *size)
-                reason = f"the model does not run in training on images {shape}: {line_of(error)}"
-                raise ValueError(reason) from error
+        if not getattr(self.network, "aux_logits", False):
+            return
+        shape = (2, self.channels, *size)
+        try:
+            # A copy, whose running statistics may move.
+            with torch.random.fork_rng([]), torch.no_grad():
+                copy.deepcopy(self)(torch.zeros(shape))
+        except RuntimeError as error:
+            reason = f"the model does not run in training on images {shape}: {line_of(error)}"
+            raise ValueError(reason) from error
 
 
 def build(
@@ -223,13 +223,9 @@ def _replace(
     dotted: Collection[str],
 ) -> list[Change]:
     options = {key: value for key, value in operator.items() if key != "name"}
-
-    def asked_for(name: str, module: nn.Module) -> bool:
-        return name in dotted
-
     return exchange(
-        network, operator["name"], options, example=example, where=asked_for, order=source.order,
-        after=source.after,
+        network, operator["name"], options, example=example, where=lambda name, module: name in dotted,
+        order=source.order, after=source.after,
     )  # fmt: skip
 
 
@@ -238,7 +234,7 @@ def preset_of(settings: Mapping[str, Any]) -> Preset | None:
     if not is_published(settings):
         return None
     with located("model", settings["model"]):
-        return _published(json.dumps(settings["model"]))
+        return source_of(**settings["model"])[0].preset()
 
 
 def weights_of_file(model: Mapping[str, Any]) -> str | None:
@@ -268,13 +264,6 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
         mean, std = (" ".join(f"{value:g}" for value in values) for values in (preset.mean, preset.std))
         parts.append(f"mean {mean}, deviation {std} (model.normalise)")
     return f"images as for the weights of {preset.source}: {', '.join(parts)}" if parts else ""
-
-
-@cache
-def _published(model: str) -> Preset | None:
-    """The preset of the network with the settings ``model``, as JSON: cached for all jobs of a sweep."""
-    chosen = json.loads(model)
-    return source_of(**chosen)[0].preset()
 
 
 def _words(size: Size) -> str:

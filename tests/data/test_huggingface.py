@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+from pictures import save
 from PIL import Image
 
 from cnnpool import data
@@ -115,25 +116,19 @@ def test_a_folder_of_images_is_read_by_class_as_the_library_does(tmp_path, monke
     for part, count in (("train", 3), ("test", 2)):
         for label, name in enumerate(("ant", "bee")):
             for i in range(count):
-                path = tmp_path / "photos" / part / name / f"{i}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(encoded(pixels(10 * label + i)))
+                save(tmp_path / "photos" / part / name / f"{i}.png", pixels(10 * label + i))
     raw = read(tmp_path, "~/photos")
     assert raw.classes == ("ant", "bee") and raw.train.labels.tolist() == [0] * 3 + [1] * 3
     assert np.array_equal(raw.train.pixels[4].numpy(), pixels(11))
 
 
 def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
-    import pyarrow as arrow
-    from pyarrow import parquet
-
-    path, secret = insects / "train-00000-of-00001.parquet", tmp_path / "secret.png"
-    secret.write_bytes(encoded(pixels(1)))
-    table = parquet.read_table(path)
+    path, secret = insects / "train-00000-of-00001.parquet", save(tmp_path / "secret.png", pixels(1))
+    table = pyarrow.parquet.read_table(path)
     field, images = table.field("picture"), table["picture"].to_pylist()
     images[5] = {"bytes": None, "path": str(secret)}
     place = table.column_names.index("picture")
-    pyarrow.parquet.write_table(table.set_column(place, field, arrow.array(images, field.type)), path)
+    pyarrow.parquet.write_table(table.set_column(place, field, pyarrow.array(images, field.type)), path)
     with pytest.raises(DataError, match="row 5 of the split train holds no image, but the name of a file"):
         read(tmp_path, insects)
 

@@ -5,10 +5,12 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pictures
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pictures import noise, save
 from PIL import Image
 
 from cnnpool import data
@@ -16,25 +18,15 @@ from cnnpool.data import DataError, ImageFolder, image_source, images
 from cnnpool.data.draws import cut, stratified
 from cnnpool.data.image_folder import find_images
 
-RNG = np.random.default_rng(0)
-
 
 def pixels(height: int = 8, width: int = 8) -> np.ndarray:
-    return RNG.integers(0, 256, (height, width, 3), np.uint8)
-
-
-def save(path: Path, array: np.ndarray, **options) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(array).save(path, **options)
-    return path
+    return noise(height, width, 3)
 
 
 @pytest.fixture
 def root(tmp_path):
-    for part, n in (("train", 4), ("test", 2)):
-        for name in ("cat", "ant", "bee"):
-            for i in range(n):
-                save(tmp_path / part / name / f"{i}.png", pixels())
+    pictures.fill(tmp_path / "train", {"cat": 4, "ant": 4, "bee": 4})
+    pictures.fill(tmp_path / "test", {"cat": 2, "ant": 2, "bee": 2})
     return tmp_path
 
 
@@ -51,33 +43,23 @@ def test_classes_images_and_labels_are_those_of_the_folders(root):
     assert raw.test.labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_hidden_and_other_files_are_left_alone_and_counted(root):
-    (root / "train" / "ant" / "notes.txt").write_text("x")
-    (root / "train" / "ant" / "other.TXT").write_text("x")
-    (root / "train" / "ant" / ".hidden.png").write_bytes(b"x")
-    (root / "train" / "ant" / "nested").mkdir()
-    (root / "train" / "Thumbs").write_bytes(b"x")
+def test_files_and_folders_that_are_not_the_user_s_images_are_left_alone_and_counted(root):
+    ant = root / "train" / "ant"
+    for name in ("notes.txt", "other.TXT", ".hidden.png", ".DS_Store", "Thumbs.db", "README"):
+        (ant / name).write_bytes(b"x")
+    (ant / "nested").mkdir()
     (root / "train" / ".cache").mkdir()
-    save(root / "train" / "stray.png", pixels())
-    save(root / "stray.png", pixels())
-    save(root / "spare" / "dog" / "0.png", pixels())
+    for folder in (root / "train", root, root / "spare" / "dog"):
+        save(folder / "stray.png", pixels())
+    for name in ("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN"):
+        save(root / "train" / name / "ant" / "0.png", pixels())
+        save(ant / name / "0.png", pixels())
     raw = read(root)
     assert len(raw.train) == 12 and raw.classes == ("ant", "bee", "cat")
     assert raw.notes[1] == (
-        "left alone: .txt (2), files without suffix (1), hidden files (1), "
-        "images in no class's folder (2), other folders (1)"
+        "left alone: .db (1), .txt (2), files without suffix (1), folders of the system (10), "
+        "hidden files (2), images in no class's folder (2), other folders (1)"
     )
-
-
-def test_a_changed_new_or_removed_file_is_seen(root):
-    digests = [read(root).sha256]
-    path = save(root / "train" / "ant" / "0.png", pixels())
-    digests.append(read(root).sha256)
-    save(path.with_name("9.png"), pixels())
-    digests.append(read(root).sha256)
-    path.unlink()
-    digests.append(read(root).sha256)
-    assert len(set(digests)) == 4
 
 
 def test_a_folder_that_cannot_be_written_is_cached_elsewhere(root, monkeypatch, tmp_path_factory):
@@ -168,7 +150,7 @@ def test_no_warning_of_pillows_is_heard(root, monkeypatch, caplog):
     # The size that Pillow warns of is lowered: real ones take half a gigabyte.
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
     palette = Image.new("P", (8, 8))
-    palette.putpalette(RNG.integers(0, 256, 768, np.uint8).tobytes())
+    palette.putpalette(noise(768).tobytes())
     palette.save(root / "train" / "ant" / "palette.png", transparency=bytes(range(256)))
     # Metadata of five entries that ends before the first.
     save(root / "train" / "ant" / "z.jpg", pixels(), exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0")
@@ -209,11 +191,9 @@ def test_the_key_of_the_cache_knows_what_changes_pixels(root, monkeypatch):
 
 
 def dot(path: Path, value: int = 0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    image = Image.new("RGB", (4, 4), (value, 2 * value % 256, 7))
-    image.putpixel((3, 3), (255, 255, 255))
-    image.save(path)
-    return path
+    image = np.full((4, 4, 3), (value, 2 * value % 256, 7), np.uint8)
+    image[3, 3] = 255
+    return save(path, image)
 
 
 def fill(folder: Path, count: int = 5, classes=("ant", "bee"), begin: int = 0) -> Path:
@@ -227,22 +207,21 @@ def values(split) -> list[int]:
     return split.images[:, 0, 0, 0].tolist()
 
 
-@pytest.mark.parametrize(("train", "test"), [("train", "Test"), ("Training", "TESTING")])
-def test_train_and_test_are_the_splits(tmp_path, train, test):
+@pytest.mark.parametrize(
+    ("train", "test", "note"),
+    [
+        ("train", "Test", ""),
+        ("Training", "TESTING", ""),
+        ("train", "valid", "; valid/ holds the test images"),
+        ("train", "Validation", "; Validation/ holds the test images"),
+    ],
+)
+def test_train_and_test_or_validation_are_the_splits(tmp_path, train, test, note):
     fill(tmp_path / train)
     fill(tmp_path / test, 2, begin=100)
     raw = read(tmp_path)
     assert values(raw.train) == list(range(10)) and values(raw.test) == [100, 101, 102, 103]
-    assert raw.val is None and raw.notes[0] == f"2 classes in {train}/, {test}/"
-
-
-@pytest.mark.parametrize("val", ["valid", "Validation"])
-def test_without_a_test_folder_the_validation_images_are_the_test(tmp_path, val):
-    fill(tmp_path / "train")
-    fill(tmp_path / val, 2, begin=100)
-    raw = read(tmp_path)
-    assert values(raw.test) == [100, 101, 102, 103] and raw.val is None
-    assert raw.notes[0] == f"2 classes in train/, {val}/; {val}/ holds the test images"
+    assert raw.val is None and raw.notes[0] == f"2 classes in {train}/, {test}/{note}"
 
 
 def test_own_validation_images_are_taken_whole(tmp_path):
@@ -275,9 +254,12 @@ def test_classes_alone_are_cut_by_a_seed_of_their_own(tmp_path, below):
         assert values(dataset.test) == values(raw.test)
 
 
-def test_a_class_may_be_called_train(tmp_path):
+def test_a_class_may_be_called_train_and_an_empty_folder_is_none(tmp_path):
     fill(tmp_path, 3, ("plane", "train", "test"))
-    assert read(tmp_path).classes == ("plane", "test", "train")
+    (tmp_path / "empty").mkdir()
+    raw = read(tmp_path)
+    assert raw.classes == ("plane", "test", "train")
+    assert raw.notes[1] == "left alone: folders without images (1)"
 
 
 def test_nested_folders_and_links_to_files_and_folders_are_read(tmp_path):
@@ -310,21 +292,6 @@ def test_a_broken_link_is_an_unreadable_image(tmp_path, target):
     with pytest.raises(DataError, match=r"cannot decode .*loop.png \((No such|Too many|Not a d|File name)"):
         read(tmp_path)
     assert list(read(tmp_path, skip_unreadable=True).skipped) == ["ant/loop.png"]
-
-
-def test_folders_that_systems_make_are_no_classes_and_hold_no_images(tmp_path):
-    fill(tmp_path)
-    for name in ("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN"):
-        dot(tmp_path / name / "ant" / "0.png", 90)
-        dot(tmp_path / "ant" / name / "0.png", 91)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "ant" / "Thumbs.db").write_bytes(b"x")
-    (tmp_path / "ant" / ".DS_Store").write_bytes(b"x")
-    raw = read(tmp_path)
-    assert raw.classes == ("ant", "bee") and len(raw.train) + len(raw.test) == 10
-    assert raw.notes[1] == (
-        "left alone: .db (1), folders of the system (10), folders without images (1), hidden files (1)"
-    )
 
 
 def test_a_class_whose_name_is_written_in_two_ways_is_one(tmp_path):
@@ -400,10 +367,7 @@ def opened(monkeypatch):
 
 
 def test_only_images_that_have_changed_are_decoded_again(tmp_path, opened):
-    root, fresh = tmp_path / "mine", iter(range(9))
-    for name in ("ant", "bee"):
-        for i in range(5):
-            save(root / name / f"{i}.png", pixels())
+    root, fresh = pictures.fill(tmp_path / "mine", {"ant": 5, "bee": 5}), iter(range(9))
 
     def decoded():
         """The files decoded by a reading that gives what a new reading of all gives."""

@@ -4,21 +4,18 @@ import os
 
 import numpy as np
 import pytest
+from pictures import fill, noise, save
 from PIL import Image, features
 
 from cnnpool import data
 from cnnpool.data import DataError, ImageTable
 
-RNG = np.random.default_rng(0)
 ROWS = [f"{n}.png,{'ant' if n % 2 else 'bee'},{'Testing' if n > 5 else 'train'}" for n in range(8)]
 
 
 @pytest.fixture
 def root(tmp_path):
-    (tmp_path / "all").mkdir()
-    for number in range(8):
-        pixels = RNG.integers(0, 256, (8, 8, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "all" / f"{number}.png")
+    fill(tmp_path, {"all": 8})
     return tmp_path
 
 
@@ -55,12 +52,9 @@ def test_columns_are_found_by_their_usual_names_or_named(root):
 
 def test_files_outside_the_root_are_told_apart_by_their_whole_names(root):
     labels = root / "labels"
-    labels.mkdir()
     for place, grey in (("v1", 60), ("v2", 160), ("labels", 20)):
-        (root / place).mkdir(exist_ok=True)
         for number in range(8):
-            path = root / place / f"{number}.bmp"
-            Image.fromarray(np.full((8, 8), grey + number, np.uint8)).save(path)
+            path = save(root / place / f"{number}.bmp", np.full((8, 8), grey + number, np.uint8))
             os.utime(path, (10**9, 10**9))
     for place, grey in (("../v1/", 60), ("../v2/", 160), ("", 20), (f"{root}/v1/", 60)):
         rows = [f"{place}{row.replace('png', 'bmp')}" for row in ROWS]
@@ -134,9 +128,7 @@ def test_the_same_picture_in_two_classes_is_found_behind_one_with_the_same_sums(
 def test_avif_is_read_and_heic_is_named_in_folders(tmp_path):
     for name in ("ant", "bee"):
         for number in range(3):
-            (tmp_path / name).mkdir(exist_ok=True)
-            pixels = RNG.integers(0, 256, (16, 16, 3), np.uint8)
-            Image.fromarray(pixels).save(tmp_path / name / f"{number}.avif", quality=100)
+            save(tmp_path / name / f"{number}.avif", noise(16, 16, 3), quality=100)
         (tmp_path / name / "x.HEIC").write_bytes(b"x")
     dataset = data.build("image_folder", root=str(tmp_path), val_size=0)
     assert len(dataset.train) + len(dataset.test) == 6 and dataset.size == (16, 16)

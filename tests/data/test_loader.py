@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaders import loader
+from pictures import noise, save
 from PIL import Image
 from torchvision.transforms import v2
 
@@ -211,12 +212,10 @@ def test_batches_of_an_epoch_that_goes_on_are_its_own_when_the_next_one_is_set(s
 @pytest.fixture
 def root(tmp_path):
     """Smooth pictures of 80 by 120 pixels."""
-    rng = np.random.default_rng(0)
     for part, name, i in itertools.product(("train", "test"), ("ant", "bee"), range(6)):
-        path = tmp_path / part / name / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        coarse = Image.fromarray(rng.integers(0, 256, (8, 12, 3), np.uint8))
-        coarse.resize((120, 80), Image.Resampling.BICUBIC).save(path)
+        coarse = Image.fromarray(noise(8, 12, 3))
+        large = coarse.resize((120, 80), Image.Resampling.BICUBIC)
+        save(tmp_path / part / name / f"{i}.png", np.asarray(large))
     return tmp_path
 
 

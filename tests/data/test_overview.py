@@ -1,7 +1,7 @@
 import logging
 
-import numpy as np
 import pytest
+from pictures import fill
 from PIL import Image
 
 from cnnpool import data
@@ -9,16 +9,10 @@ from cnnpool.data.dataset import lines, warnings
 from cnnpool.data.errors import DataError
 
 
-def folder(root, counts, parts=("train", "test")):
-    """Random images of 6x5; ``counts`` of each class in training, two in the others."""
-    rng = np.random.default_rng(0)
-    for part in parts:
-        for name, count in counts.items():
-            (root / part / name).mkdir(parents=True)
-            for i in range(count if part == "train" else 2):
-                pixels = rng.integers(0, 256, (6, 5, 3), np.uint8)
-                Image.fromarray(pixels).save(root / part / name / f"{i}.png")
-    return root
+def folder(root, counts):
+    """Random images of 6x5; ``counts`` of each class in training, two for the test."""
+    fill(root / "train", counts, (6, 5, 3))
+    fill(root / "test", dict.fromkeys(counts, 2), (6, 5, 3))
 
 
 def build(root, **options):

@@ -11,6 +11,7 @@ import threading
 import warnings
 from pathlib import Path
 
+import loopback_mirror as mirror
 import numpy as np
 import pytest
 import small_data
@@ -35,7 +36,7 @@ def published(tmp_path_factory):
 
 
 @pytest.fixture
-def served(published, mirror, monkeypatch):
+def served(published, monkeypatch):
     """A function that lets torchvision's classes find the small data sets at an address, or nowhere."""
 
     def serve(url):
@@ -153,7 +154,7 @@ def test_without_a_network_one_line_says_where_to_put_the_files(served, tmp_path
 
 
 @pytest.mark.parametrize(("path", "words"), [("/cut", "corrupted"), ("/nowhere", "HTTP Error 404")])
-def test_a_download_that_fails_is_one_line(served, mirror, published, tmp_path, path, words):
+def test_a_download_that_fails_is_one_line(served, published, tmp_path, path, words):
     with mirror.serve(published[0]) as url:
         served(f"{url}{path}")
         with pytest.raises(DownloadError, match=rf"^cannot download CIFAR10 \(.*{words}.*\): put [^\n]*$"):

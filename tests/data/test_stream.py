@@ -7,11 +7,10 @@ import pickle
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from PIL import Image
+from pictures import noise, save
 
 from cnnpool import data
 from cnnpool.data import DataError, ImageFolder, cache
@@ -21,11 +20,8 @@ LAYOUTS = {"two parts": ("train", "test"), "three parts": ("train", "val", "test
 
 
 def fill(root: Path, parts: tuple[str, ...] = ("train", "test"), each: int = 9) -> Path:
-    rng = np.random.default_rng(0)
     for part, name, i in itertools.product(parts, ("ant", "bee"), range(each)):
-        path = root / part / name / f"{i}.{'png' if i % 2 else 'jpg'}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (9 + i, 14, 3), np.uint8)).save(path)
+        save(root / part / name / f"{i}.{'png' if i % 2 else 'jpg'}", noise(9 + i, 14, 3))
     return root
 
 

@@ -23,7 +23,7 @@ TOGETHER = (
 )  # fmt: skip
 elsewhere("""
 data/test_torchvision.py
-  missing_files_are_downloaded_by_torchvision_once: data.download
+  missing_files_are_downloaded_by_torchvision_and_decoded_once: data.download
   images_and_labels_of_svhn_are_those_of_its_files: data.dataset
   letters_of_emnist_are_grey_and_have_no_class_for_nothing: data.variant
 data/test_huggingface.py
