@@ -186,10 +186,8 @@ def decoded_rows(
             full = explained(OSError(ENOSPC, os.strerror(ENOSPC)), part, nbytes)
             _log.warning(NOT_KEPT, part.parent, full.strerror)
         _check_memory(nbytes)
-        pixels = torch.empty((count, *shape), dtype=torch.uint8)
-        for row, image in enumerate(readable()):
-            pixels.numpy()[row] = image
-        return InMemory(pixels[: len(sums)]), unreadable
+        pixels = np.array([*readable()], np.uint8).reshape(-1, *shape)
+        return InMemory(torch.from_numpy(pixels)), unreadable
     try:
         with part.open("wb") as file:
             for image in readable():

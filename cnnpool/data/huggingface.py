@@ -59,7 +59,7 @@ class HuggingFace(ImageSource):
             [f"{self.path} by datasets: {counts}; images in {image}, classes in {label}"],
         )
 
-    def _load(self) -> Mapping[str, Any]:
+    def _load(self) -> Any:
         try:
             import datasets
         except ImportError:
@@ -68,7 +68,7 @@ class HuggingFace(ImageSource):
         if os.path.isfile(path):
             path, files = "parquet", path
         try:
-            found: Mapping[str, Any] = datasets.load_dataset(
+            return datasets.load_dataset(
                 path,
                 self.config,
                 data_files=files,
@@ -84,7 +84,6 @@ class HuggingFace(ImageSource):
                 f"data.path={self.path} cannot be read by datasets ({said}): give a name on the hub, "
                 "a folder or a Parquet file"
             ) from error
-        return found
 
     def _parts(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Part -> its split, in the order train, val, test; validation images replace missing test images."""

@@ -22,10 +22,17 @@ TOGETHER = (
      "cutmix": 1.0, "limit": 500},
 )  # fmt: skip
 elsewhere("""
+data/test_dataset.py
+  evaluation_takes_fewer_images_at_once_where_they_are_large: data.eval_batch_size
+data/test_image_folder.py
+  classes_images_and_labels_are_those_of_the_folders: data.root
+  classes_alone_are_cut_by_a_seed_of_their_own: data.test_size data.split_seed
+data/test_loader.py
+  evaluation_sees_what_torchvisions_preset_gives: data.resize
 data/test_torchvision.py
   missing_files_are_downloaded_by_torchvision_and_decoded_once: data.download
   images_and_labels_of_svhn_are_those_of_its_files: data.dataset
-  letters_of_emnist_are_grey_and_have_no_class_for_nothing: data.variant
+  letters_of_emnist_are_grey_and_have_no_class_for_nothing: data.variant data.channels
 data/test_huggingface.py
   images_labels_and_classes_are_those_of_the_files: data.path
   what_is_not_there_is_refused_in_a_line: data.train data.val data.test
@@ -58,14 +65,6 @@ def test_the_first_loss_is_that_of_images_so_treated(losses, keys):
         assert other.shape != pixels.shape or not torch.equal(other, pixels), key
 
 
-@proves("data.eval_batch_size")
-def test_batches_of_validation_are_as_large_as_asked():
-    def sizes(**options):
-        return [len(labels) for _, labels in cnnpool.datamodule("digits", **options).val_dataloader()]
-
-    assert sizes(eval_batch_size=100) == [100, 100, 16] and sizes() == [216]
-
-
 @pytest.fixture
 def photographs(photographed):
     """Twelve colour images of two classes and many sizes; no test images."""
@@ -76,18 +75,6 @@ def read(root, **options):
     return cnnpool.datamodule(
         "image_folder", root=str(root), **{"size": 16, "val_size": 0, **options}
     ).dataset
-
-
-@proves("data.root", "data.channels", "data.resize", "data.test_size", "data.split_seed")
-def test_a_folder_is_read_as_asked(photographs):
-    whole = read(photographs)
-    assert (whole.in_channels, whole.size, len(whole.test)) == (3, (16, 16), 2)
-    assert read(photographs, channels=1).in_channels == 1
-    assert len(read(photographs, test_size=0.5).test) == 6
-    # More of the frame is cut away where images are made larger first.
-    assert not torch.equal(read(photographs, resize=20).test.images, whole.test.images)
-    others = [read(photographs, split_seed=seed).test.images for seed in range(1, 4)]
-    assert any(not torch.equal(each, whole.test.images) for each in others)
 
 
 @proves("trainer.limit_test_batches")
