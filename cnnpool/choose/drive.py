@@ -186,10 +186,7 @@ def fits(study: Study, runs: int) -> bool:
 def tries_of(study: Study) -> list[tuple[int, Arm]]:
     """(index of the candidate, arm) for every combination of ``choose.tune``."""
     keys = tries(study.options.tune)
-    every = [
-        tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-        for values in product(*keys.values())
-    ]
+    every = [tuple(map("=".join, zip(keys, values, strict=True))) for values in product(*keys.values())]
     out = study.ledger.folder / TUNE
     return [
         (place, Arm(arm.label, arm.network, out, tuned=overrides, ahead=1))

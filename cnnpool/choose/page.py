@@ -45,7 +45,7 @@ def columns(study: Study, view: View) -> list[Column]:
         Column(f"behind the best{step}", [_behind(study, view, i) for i in places]),
         Column(f"at most{step}", [number(metric, view.state.loss[i]) for i in places]),
         Column(study.cost.header, [number(study.cost, view.costs[i]) for i in places]),
-        *filter(_known_anywhere, (_times(study, view, *way) for way in TIMES.items())),
+        *(one for one in (_times(study, view, *way) for way in TIMES.items()) if {*one.cells} != {NONE}),
         Column("", [fate(view, i) for i in places], words=True),
     ]
 
@@ -65,10 +65,6 @@ def _times(study: Study, view: View, way: str, key: str) -> Column:
     of = found[study.baseline]
     cells = [f"{found[i]:.3g} ({found[i] / of:.2f})" for i in view.order]
     return Column(f"{way} (ms/image)", [NONE if "nan" in cell else cell for cell in cells])
-
-
-def _known_anywhere(column: Column) -> bool:
-    return any(cell != NONE for cell in column.cells)
 
 
 def _behind(study: Study, view: View, place: int) -> str:

@@ -14,23 +14,20 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 
 from cnnpool import network
 from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.datamodule import Images
 from cnnpool.fit.optimizers import Level, frozen_norms, is_uniform, plan
-from cnnpool.fit.scores import epochs_header, epochs_row, gathered, score
+from cnnpool.fit.scores import collected, epochs_header, epochs_row, gathered, score
 from cnnpool.fit.single_image import Pictures, Prediction, are_several, single_image
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load, refuse_class
 
 log = logging.getLogger(__name__)
-
-
-OWN_SCORES = {f"{kind}accuracy" for kind in ("", "balanced_", "best_", "class_", "last_")} | {"loss"}
 
 
 class DivergedError(RuntimeError):
@@ -85,7 +82,7 @@ class Classifier(LightningModule):
         self.correct: Tensor | None = None  # Correctly classified test images, (N,) of bool
         self._is_validated = self._is_scored = False
         # By split; their states are no part of the weights.
-        self.val_scores, self.test_scores = (MetricCollection({**_named(self.metrics())}) for _ in range(2))
+        self.val_scores, self.test_scores = (collected(self.metrics()) for _ in range(2))
         self._headed: list[str] = []
         self._sums: dict[str, Tensor] = {}
         self._correct: list[Tensor] = []
@@ -403,14 +400,6 @@ class Classifier(LightningModule):
             f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup; "
             f"the last checkpoint is of step {self.saved_steps}"
         )
-
-
-def _named(metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
-    for name in metrics:
-        if name in OWN_SCORES or "." in name:
-            own = ", ".join(sorted(OWN_SCORES))
-            raise ValueError(f"the metric {name} needs another name, without a dot and none of {own}")
-    return metrics
 
 
 def _rebuilt(made: Mapping[str, Any] | None, data: Mapping[str, Any] | None, seed: int) -> nn.Module:

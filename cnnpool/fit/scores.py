@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
 from cnnpool.data import Dataset
 from cnnpool.probe import BY_CLASS
@@ -17,6 +17,7 @@ from cnnpool.run_folder.results import at_chance
 from cnnpool.tables import printable
 
 LISTED = 20  # Most classes for which a report has a column each
+OWN_SCORES = {f"{kind}accuracy" for kind in ("", "balanced_", "best_", "class_", "last_")} | {"loss"}
 
 
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
@@ -78,6 +79,15 @@ def listed(quantities: Sequence[Quantity], dataset: Dataset) -> list[Quantity]:
     """``quantities`` without the columns of single classes if there are too many for reports."""
     many = dataset.num_classes > LISTED
     return [replace(one, shown="file") if many and one.key == BY_CLASS[1].key else one for one in quantities]
+
+
+def collected(metrics: Mapping[str, Metric]) -> MetricCollection:
+    """The metrics of a subclass of ``Classifier`` as one; a ValueError for a name that is not free."""
+    for name in metrics:
+        if name in OWN_SCORES or "." in name:
+            own = ", ".join(sorted(OWN_SCORES))
+            raise ValueError(f"the metric {name} needs another name, without a dot and none of {own}")
+    return MetricCollection({**metrics})
 
 
 def own_quantities(metrics: Mapping[str, Metric]) -> list[Quantity]:

@@ -40,7 +40,7 @@ def single_image(image: Picture, data: Mapping[str, Any]) -> Tensor:
 
     want = list(data.get("whole", data["size"]))
     of_file = data["in_channels"] in (1, 3)
-    if of_file and isinstance(image, np.ndarray) and _is_picture(image):
+    if of_file and isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim in (2, 3):
         # As from its file.
         image = _pil(image)
     values = _values(image) if isinstance(image, np.ndarray | Tensor) else _decoded(image, want, data)
@@ -56,13 +56,9 @@ def single_image(image: Picture, data: Mapping[str, Any]) -> Tensor:
     return normalised
 
 
-def _is_picture(pixels: np.ndarray) -> bool:
-    return pixels.dtype == np.uint8 and pixels.ndim in (2, 3) and pixels.size > 0
-
-
 def _pil(pixels: np.ndarray) -> Image.Image:
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
-    if channels not in (1, 3, 4):
+    if channels not in (1, 3, 4) or not pixels.size:
         raise ValueError(f"an image is an array (H, W) or (H, W, C), C 1, 3 or 4, got {pixels.shape}")
     return Image.fromarray(
         np.ascontiguousarray(pixels.reshape(pixels.shape[:2]) if channels == 1 else pixels)

@@ -65,6 +65,7 @@ def read_yaml(path: Path) -> Any:
             return None
         loader = _Plain(content)
         node = loader.get_single_node()
+        _refuse_many(node)
         if isinstance(node, yaml.MappingNode):
             # An object with its attributes.
             node.tag = loader.DEFAULT_MAPPING_TAG
@@ -77,23 +78,19 @@ def damaged(path: Path, reason: str) -> DamagedError:
     return DamagedError(f"{path} is damaged: {reason}", reason)
 
 
-class _Plain(yaml.SafeLoader):
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        sizes: dict[int, int] = self.__dict__.setdefault("sizes", {})
-        alias = self.check_event(yaml.AliasEvent)
-        node: Any = super().compose_node(parent, index)
-        if alias:
-            if id(node) not in sizes:
-                raise ValueError("an alias is within what it repeats")
-            return node
-        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        if isinstance(node, yaml.MappingNode):
-            parts = [one for pair in parts for one in pair]
-        sizes[id(node)] = 1 + sum(sizes[id(one)] for one in parts)
-        if sizes[id(node)] > MOST_NODES:
-            raise ValueError("its aliases repeat too much")
-        return node
+def _refuse_many(node: Any) -> None:
+    """A ValueError if ``node`` has too many values below it, counted again wherever an alias repeats them."""
+    left = [node]
+    for _ in range(MOST_NODES):
+        if not left:
+            return
+        parts = getattr(left.pop(), "value", ())
+        if isinstance(parts, list):
+            left += [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+    raise ValueError("it has too many values, or its aliases repeat too much")
 
+
+class _Plain(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)

@@ -155,7 +155,22 @@ def from_json(content: Any) -> Results:
         raise ValueError("not a JSON object")
     if content.get("schema") != SCHEMA:
         raise ValueError(f"schema {content.get('schema')!r} where this version reads {SCHEMA}")
-    return _validated(content)
+    known = {name: value for name, value in content.items() if name in FACTS}
+    # Fields written only by another version are not sections.
+    sections = {k: v for k, v in content.items() if k not in FACTS and isinstance(v, dict)}
+    found = validated(Results, {**known, "measured": sections})
+    operators = {name: getattr(found, name) for name in NAMED} | found.stages
+    for name, one in operators.items():
+        if not isinstance(one.get("name"), str):
+            raise ValueError(f"{name} has no name")
+    for split in SPLITS:
+        for name, (low, high) in SCORES.items():
+            value = found.measured.get(split, {}).get(name, low)
+            if type(value) not in (int, float) or not low <= value <= high:
+                raise ValueError(f"{split}.{name} is {value!r}, not a number of {low:g} to {high:g}")
+    if found.correct is not None:
+        unpacked(found.correct)
+    return found
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
@@ -214,22 +229,3 @@ def _end(digest: str) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _validated(content: Mapping[str, Any]) -> Results:
-    known = {name: value for name, value in content.items() if name in FACTS}
-    # Fields written only by another version are not sections.
-    sections = {k: v for k, v in content.items() if k not in FACTS and isinstance(v, dict)}
-    found = validated(Results, {**known, "measured": sections})
-    operators = {name: getattr(found, name) for name in NAMED} | found.stages
-    for name, one in operators.items():
-        if not isinstance(one.get("name"), str):
-            raise ValueError(f"{name} has no name")
-    for split in SPLITS:
-        for name, (low, high) in SCORES.items():
-            value = found.measured.get(split, {}).get(name, low)
-            if type(value) not in (int, float) or not low <= value <= high:
-                raise ValueError(f"{split}.{name} is {value!r}, not a number of {low:g} to {high:g}")
-    if found.correct is not None:
-        unpacked(found.correct)
-    return found

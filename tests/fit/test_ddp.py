@@ -122,17 +122,6 @@ def test_a_script_of_sbatch_that_is_no_step_trains_alone(monkeypatch):
     assert build_trainer(Recipe(), {}, [], []).world_size == 1
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_libraries_of_a_gpu_repeat_bits_and_round_none_unless_asked(monkeypatch, asked):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    build_trainer(Recipe(deterministic=asked), {}, [], [])
-    assert not torch.backends.cudnn.allow_tf32 and torch.backends.cudnn.benchmark is not asked
-    assert not torch.utils.deterministic.fill_uninitialized_memory
-    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if asked else None)
-
-
 @pytest.mark.slow
 def test_two_processes_stop_together_and_go_on(tmp_path):
     options = ["fit.devices=2", "fit.epochs=30", "probe=none"]

@@ -1,5 +1,6 @@
 """Training on a GPU, where it differs from the CPU."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -35,21 +36,25 @@ def test_images_are_kept_on_a_gpu_that_has_four_times_their_room(free, kept, mon
 @pytest.fixture
 def flags(monkeypatch):
     """The settings of ``repeat_bits``, put back afterwards."""
-    before = torch.get_deterministic_debug_mode(), torch.backends.cudnn.benchmark
+    before = torch.get_deterministic_debug_mode()
+    # Set first, so that what is set by the test is undone.
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    for name in ("allow_tf32", "benchmark"):
+        monkeypatch.setattr(torch.backends.cudnn, name, True)
     yield
-    torch.set_deterministic_debug_mode(before[0])
-    torch.backends.cudnn.benchmark = before[1]
+    torch.set_deterministic_debug_mode(before)
 
 
-@pytest.mark.parametrize(
-    ("asked", "searches"), [("auto", False), ("warn", False), (True, False), (False, True)]
-)
-def test_cudnn_looks_for_its_fastest_way_where_bits_need_not_repeat(asked, searches, flags):
-    torch.backends.cudnn.benchmark = not searches
+@pytest.mark.parametrize(("asked", "mode"), [("auto", 1), ("warn", 1), (True, 2), (False, 0)])
+def test_libraries_repeat_bits_unless_they_need_not_and_round_none(asked, mode, flags):
+    torch.backends.cudnn.benchmark = bool(mode)
     repeat_bits(asked, on_cpu=False)
-    assert torch.backends.cudnn.benchmark == searches
-    assert torch.get_deterministic_debug_mode() == {True: 2, False: 0}.get(asked, 1)
+    assert torch.get_deterministic_debug_mode() == mode
+    assert torch.backends.cudnn.benchmark is not bool(mode) and not torch.backends.cudnn.allow_tf32
+    assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if mode else None)
 
 
 @needs_gpu

@@ -17,27 +17,20 @@ MISSING = "needs wandb and mlflow, which development installs leave out: pip ins
 pytestmark = pytest.mark.filterwarnings("ignore:.*anonymous setting")
 
 
+def scalars(rows):
+    """(step, tag, value) of each number."""
+    numbers = ((row["step"], *one) for row in rows for one in row.items() if one[0] not in ("step", "epoch"))
+    return {(int(step), tag, float(value)) for step, tag, value in numbers if value != ""}
+
+
 def table(out):
-    """The scalars of the CSV log, (step, tag, value)."""
-    with (out / "csv" / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        (int(row["step"]), tag, float(value))
-        for row in rows
-        for tag, value in row.items()
-        if value and tag not in ("step", "epoch")
-    }
+    """The scalars of the CSV log."""
+    return scalars(csv.DictReader((out / "csv" / "metrics.csv").read_text().splitlines()))
 
 
 def said(out):
     """The scalars of metrics.jsonl."""
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {
-        (record["step"], tag, value)
-        for record in records
-        for tag, value in record.items()
-        if tag not in ("step", "epoch")
-    }
+    return scalars(map(json.loads, (out / "metrics.jsonl").read_text().splitlines()))
 
 
 def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small_nets import network
 
 from cnnpool import data
 from cnnpool.fit import Images
-from cnnpool.fit.results import looked_at, measure, measuring, sample
-from cnnpool.probe import GradientRouting
+from cnnpool.fit.results import LONGEST, ROUTED, SAMPLES, looked_at, measure, measuring, routing_of, sample
+from cnnpool.probe import Batch, GradientRouting, ShiftInvariance
+from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.training import normalised
 
 
@@ -17,9 +19,11 @@ def sets():
     return [data.build("digits", seed=seed, limit=400, batch_size=64) for seed in (0, 1)]
 
 
-def test_a_sample_is_the_same_of_all_seeds_and_its_first_images_are_of_all_classes(sets):
-    one, other = (sample(each, each.test, 20).labels for each in sets)
-    assert torch.equal(one, other) and set(one[:15].tolist()) == set(range(10))
+def test_a_sample_is_the_same_of_all_seeds_and_fewer_are_its_first_which_are_of_all_classes(sets):
+    one, other = (sample(each, each.test, 20) for each in sets)
+    few = sample(sets[0], sets[0].test, 15)
+    assert torch.equal(one.labels, other.labels) and set(few.labels.tolist()) == set(range(10))
+    assert torch.equal(few.images, one.images[:15]) and torch.equal(few.labels, one.labels[:15])
 
 
 def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images(sets):
@@ -35,8 +39,11 @@ def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images
     assert torch.equal(callback.batch.images, sample(dataset, dataset.val, 8).images)
 
 
-def test_as_many_images_are_sampled_as_the_probe_of_most_takes():
-    assert looked_at([SimpleNamespace(samples=n, stage_samples=2) for n in (8, 32, 16)]) == 32
+def test_as_many_images_are_sampled_as_the_probe_of_most_takes_or_all():
+    few = GradientRouting(samples=7)
+    assert looked_at([]) == 1 and looked_at([few]) == 7
+    assert looked_at([ShiftInvariance(samples=9, shift_samples=600), few]) == 600
+    assert looked_at([few, SimpleNamespace(section="bare")]) == SAMPLES
 
 
 def test_images_go_on_where_they_were_once():
@@ -65,3 +72,20 @@ def test_grey_images_are_normalised_by_the_mean_over_the_channels_of_published_w
     weights = SimpleNamespace(loaded=SimpleNamespace(mean=(0.25, 0.5, 0.75), std=(0.5, 0.5, 0.125)))
     grey = normalised(sets[0], weights)
     assert grey.mean == (0.5,) and grey.std == (0.375,)
+
+
+def test_shares_of_the_routing_are_those_of_the_probes_gradient_and_large_images_are_reduced():
+    net = network("convnet", 1, (28, 28), 10, width=4).eval()
+    batch = Batch(torch.randn(8, 1, 28, 28), torch.arange(8))
+    found = routing_of(net, batch)
+    taps = stage_gradients(net, net.stages, batch.images[:ROUTED], batch.labels[:ROUTED])
+    assert found.shares.keys() == taps.keys()
+    for stage, tap in taps.items():
+        counted = (tap.gradient != 0).sum(1) / tap.gradient.shape[1]
+        assert found.shares[stage] == pytest.approx(counted.numpy())
+    assert found.images.shape == (ROUTED, 28, 28, 1)
+    assert found.images.min((1, 2, 3)).tolist() == [0] * ROUTED
+    assert found.images.max((1, 2, 3)).tolist() == [255] * ROUTED
+    large = routing_of(net, Batch(torch.randn(1, 1, 200, 300), torch.tensor([3])))
+    assert large.images.shape == (1, LONGEST * 200 // 300, LONGEST, 1)
+    assert all(max(one.shape[1:]) <= LONGEST for one in large.shares.values())

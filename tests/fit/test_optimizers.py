@@ -1,8 +1,14 @@
+"""Steps of Muon; rates by depth, frozen levels, frozen normalisation."""
+
+import pickle
+
 import pytest
 import torch
+from small_nets import network
 
 from cnnpool.fit import Classifier
-from cnnpool.fit.optimizers import Muon, orthogonal
+from cnnpool.fit.optimizers import Muon, levels, orthogonal, plan
+from cnnpool.recipe import Recipe
 
 
 def convolution(layout):
@@ -83,3 +89,35 @@ def test_rates_by_layer_need_a_network_of_ours_and_one_rate_takes_any():
     assert Classifier(model=other).levels == []
     with pytest.raises(ValueError, match="rates by layer and frozen layers need a network of cnnpool"):
         Classifier(model=other, fit={"layer_decay": 0.5})
+
+
+EXAMPLE = torch.zeros(1, 1, 16, 16)
+
+
+@pytest.fixture(params=["gap", "attention"])
+def model(request):
+    return network("convnet", 1, (16, 16), 10, "strided", request.param, width=2)
+
+
+def test_levels_are_resolutions_and_hold_every_parameter_once(model):
+    found = levels(model, EXAMPLE)
+    sizes = [[type(module).__name__ for module in level.modules] for level in found]
+    # conv 1, stage s1 | conv 2, stage s2 | conv 3, conv 4 | the classifier.
+    assert [names.count("Conv2d") + names.count("StridedConv2d") for names in sizes[:3]] >= [1, 1, 2]
+    assert found[3].modules == [model.classifier] and len(found) == 4
+    parameters = [p for level in found for p in level.parameters]
+    assert len(parameters) == len(set(parameters)) and set(parameters) == set(model.parameters())
+    assert pickle.dumps(model), "no hook is left on it"
+
+
+def test_a_stage_that_makes_no_smaller_map_begins_no_level(model):
+    model.stages["s2"].register_forward_hook(lambda stage, given, made: given[0])
+    assert len(levels(model, EXAMPLE)) == 3
+
+
+def test_so_many_first_levels_are_frozen_and_the_others_learn(model):
+    for freeze in range(4):
+        learns = [bool(level.parameters) for level in plan(model, Recipe(freeze=freeze), EXAMPLE)]
+        assert learns == [False] * freeze + [True] * (4 - freeze)
+    with pytest.raises(ValueError, match=r"fit\.freeze=4 leaves nothing to train: the network has 4 levels"):
+        plan(model, Recipe(freeze=4), EXAMPLE)

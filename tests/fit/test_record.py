@@ -1,7 +1,9 @@
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool.fit.record import Record
 from cnnpool.fit.run_state import Run
+from cnnpool.recipe import Recipe
 
 
 def events(folder):
@@ -22,6 +24,15 @@ def test_a_record_that_goes_on_holds_what_its_checkpoint_counted_once_with_its_t
     again.log_metrics({"train/loss": 3.0}, 2)
     again.close()
     assert events(tmp_path)[:1] == written and [value for *_, value in events(tmp_path)] == [0.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("total", "interval"), [(1, 1), (19, 1), (45, 2), (400, 20), (1000, 50), (10**6, 50)]
+)
+def test_a_short_run_writes_its_loss_at_least_twenty_times_or_at_every_step(total, interval):
+    assert Recipe().log_interval(total) == interval
+    assert total // interval >= min(total, 20)
+    assert Recipe(log_every_steps=7).log_interval(total) == 7
 
 
 def choice(run, pool="max", seed=0):

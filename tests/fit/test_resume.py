@@ -73,6 +73,18 @@ def power_cut():
     raise RuntimeError("power cut")
 
 
+@pytest.fixture
+def kill(runs, monkeypatch):
+    """A function: run with these options up to ``step``, when the power is cut."""
+
+    def run(out, step, hook="on_train_batch_end", **options):
+        cut(monkeypatch, step, power_cut, hook)
+        with pytest.raises(RuntimeError, match="power cut"):
+            runs.run(out, **options)
+
+    return run
+
+
 def assert_equal(runs, one, other, *nets):
     assert runs.same(*nets)
     assert runs.metrics(one) == runs.metrics(other)
@@ -86,15 +98,13 @@ def assert_equal(runs, one, other, *nets):
     [("one_cycle", 13, 10.0, 8), ("augmented", 11, 0.0, 11), ("sgd", 22, 0.0, 22)],
 )
 def test_a_run_cut_within_an_epoch_goes_on_to_the_same_bits(
-    runs, whole, tmp_path, monkeypatch, recipe, step, minutes, saved
+    runs, whole, kill, tmp_path, recipe, step, minutes, saved
 ):
     out, net = whole(recipe)
     options = EVERY | RECIPES[recipe] | {"checkpoint_every_minutes": minutes}
     # The second time in the first part of a batch.
     for _ in range(2):
-        cut(monkeypatch, step, power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            runs.run(tmp_path, **options)
+        kill(tmp_path, step, **options)
     path = tmp_path / "checkpoints" / "last.ckpt"
     assert load(path)["cnnpool"]["steps"] == saved
     before = trained_s(path)
@@ -109,12 +119,10 @@ def trained_s(path):
 
 @pytest.mark.parametrize("step", [8, 24])
 def test_a_run_cut_between_epochs_or_before_its_test_goes_on_to_the_same_bits(
-    runs, whole, tmp_path, monkeypatch, step
+    runs, whole, kill, tmp_path, step
 ):
     out, net = whole("one_cycle")
-    cut(monkeypatch, step, power_cut, "on_train_epoch_end")
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **EVERY)
+    kill(tmp_path, step, "on_train_epoch_end", **EVERY)
     assert not (tmp_path / "results.json").exists()
     results, resumed = runs.run(tmp_path, **EVERY)
     assert_equal(runs, out, tmp_path, net, resumed)
@@ -151,14 +159,8 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
 
 
-def test_speed_and_time_count_what_was_before_a_restart(tmp_path):
-    first, second = (Checkpoints(tmp_path, "", None, Signals()) for _ in range(2))
-    second.load_state_dict(first.state_dict() | {"images": 320, "seconds": 4.0, "wall_s": 1000.0})
-    assert second.cost["train_images_per_s"] == 80 and 1000 < second.cost["wall_s"] < 1100
-
-
 @pytest.mark.parametrize("val_size", [0, 0.15])
-def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, tmp_path, monkeypatch, val_size):
+def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, kill, tmp_path, monkeypatch, val_size):
     clock = [0.0]
 
     def takes(owner, name, seconds):
@@ -176,14 +178,14 @@ def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, tmp_path, 
     takes(GradientRouting, "read", lambda *_: 100)
     takes(SafeCheckpointIO, "save_checkpoint", lambda io, content, path, *_: 100 * (path.name == layout.BEST))
     options = EVERY | {"images": {"val_size": val_size}, "checkpoint_every_minutes": 0.0}
-    cut(monkeypatch, 11, power_cut)
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **options)
+    kill(tmp_path, 11, **options)
     assert runs.run(tmp_path, **options)[0].measured["cost"]["train_images_per_s"] == 32
 
 
 @pytest.mark.parametrize("epochs", [2, 4])
-def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(runs, tmp_path, monkeypatch, epochs):
+def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(
+    runs, kill, tmp_path, monkeypatch, epochs
+):
     """Also where an epoch after the one that asked for the end is better than all before."""
     scores = iter([0.5, 0.4, 0.9, 0.95])
     kept = Classifier._take
@@ -195,9 +197,7 @@ def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(runs, tmp_p
     monkeypatch.setattr(Classifier, "_take", scored)
     stopping = {"early_stopping": {"patience": 1}}
     options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}, "trainer": {"min_epochs": epochs}}
-    cut(monkeypatch, 16, power_cut, "on_train_epoch_end")
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **options)
+    kill(tmp_path, 16, "on_train_epoch_end", **options)
     assert runs.run(tmp_path, **options)[0].steps == 8 * epochs
 
 
@@ -237,18 +237,9 @@ def test_a_signal_after_the_training_stops_at_once(runs, tmp_path, monkeypatch):
         runs.run(tmp_path)
 
 
-def stopped_after_an_epoch(runs, out, monkeypatch, **options):
-    cut(monkeypatch, 8, power_cut, "on_train_epoch_end")
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(out, **EVERY, **options)
-    return out / "checkpoints"
-
-
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path, monkeypatch, caplog):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, kill, tmp_path, monkeypatch, caplog):
     out, net = whole("one_cycle")
-    cut(monkeypatch, 16, power_cut, "on_train_epoch_end")
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **EVERY)
+    kill(tmp_path, 16, "on_train_epoch_end", **EVERY)
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"no zip")
     with monkeypatch.context() as patch, caplog.at_level("INFO"):
         patch.setattr(run_state, "kernels_in_use", lambda: "other")
@@ -259,8 +250,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path,
     assert_equal(runs, out, tmp_path, net, again)
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused_by_what_differs(runs, tmp_path, monkeypatch):
-    path = stopped_after_an_epoch(runs, tmp_path, monkeypatch) / "last.ckpt"
+def test_a_checkpoint_that_does_not_fit_is_refused_by_what_differs(runs, kill, tmp_path):
+    kill(tmp_path, 8, "on_train_epoch_end", **EVERY)
+    path = tmp_path / "checkpoints" / "last.ckpt"
     whole, content = path.read_bytes(), load(path)
     # Plain numbers, and no path.
     assert str(tmp_path) not in json.dumps(content, default=lambda value: "tensor")
@@ -326,22 +318,18 @@ HEADLINES = {f"accuracy/{split}": f"{split}/accuracy" for split in ("train", "va
 """Charts in TensorBoard's first group under another name -> the scalars that they repeat."""
 
 
-def killed_after_the_last_record(runs, out, monkeypatch, times=1):
-    """A run that is killed between its closing record and results.json, so many times."""
-    for _ in range(times):
-        with monkeypatch.context() as patch:
-            patch.setattr(results, "write", lambda *_: power_cut())
-            with pytest.raises(RuntimeError, match="power cut"):
-                runs.run(out, **EVERY)
-
-
 def scalars(out):
     events = EventAccumulator(str(out), size_guidance={"scalars": 0}, purge_orphaned_data=False).Reload()
     return {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
 
 
 def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(runs, tmp_path, monkeypatch):
-    killed_after_the_last_record(runs, tmp_path, monkeypatch, times=2)
+    # Between its closing record and results.json.
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "write", lambda *_: power_cut())
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="power cut"):
+                runs.run(tmp_path, **EVERY)
     runs.run(tmp_path, **EVERY)
     found = scalars(tmp_path)
     assert len(found["test/accuracy"]) == 1 and len(found["val/accuracy"]) == 3
@@ -358,10 +346,8 @@ def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(ru
         assert resumed.epoch == lines[-1]["epoch"] == 3
 
 
-def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, tmp_path, monkeypatch):
-    cut(monkeypatch, 11, power_cut)
-    with pytest.raises(RuntimeError, match="power cut"):
-        runs.run(tmp_path, **EVERY)
+def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, kill, tmp_path, monkeypatch):
+    kill(tmp_path, 11, **EVERY)
     before = {point.step: point.wall_time for point in scalars(tmp_path)["train/loss"]}
     true = time.time
     with monkeypatch.context() as patch:
