@@ -16,14 +16,12 @@ from cnnpool.choose.drive import Batch, Clock, Driver
 from cnnpool.choose.ledger import LIVE, LOG, Live, content_of, held, opened
 from cnnpool.choose.options import Options, parse, tries
 from cnnpool.choose.study import Study, View
-from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
 from cnnpool.quantity import Quantity, find
-from cnnpool.registry import KEEP, did_you_mean, lookup, nearest
+from cnnpool.registry import KEEP, lookup, nearest
 from cnnpool.report.measure import SHORT, Measure
 from cnnpool.report.pairwise import margin_of
 from cnnpool.run_folder.identity import identity_settings
-from cnnpool.run_folder.reading import read_yaml
 from cnnpool.system.atomic import write_bytes
 from cnnpool.system.next_command import BOARD, next_lines
 from cnnpool.system.progress import Progress, duration
@@ -45,28 +43,13 @@ def choose(arguments: Namespace) -> int:
     """Run or resume a study; returns the exit status."""
     own = [line for line in arguments.overrides if line.partition("=")[0].partition(".")[0] == "choose"]
     rest = tuple(line for line in arguments.overrides if line not in own)
-    options = options_of(own, arguments.config_dir)
+    options = parse(own)
     network = Network(rest, arguments.config_dir, arguments.config_name)
     command = ["cnnpool", "choose", *arguments.words]
     with Signals():
         study = prepare(options, network)
         with held(study.ledger.folder):
             return _conduct(study, command)
-
-
-def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
-    """The options, starting from the file that ``choose=NAME`` names."""
-    name = next(
-        (line.partition("=")[2] for line in reversed(settings) if line.startswith("choose=")), "default"
-    )
-    folders = [conf_dir(), *([config_dir] if config_dir else [])]
-    found = {path.stem: path for folder in folders for path in (folder / "choose").glob("*.yaml")}
-    if name not in found:
-        raise ValueError(f"choose={name}: no such file in conf/choose; {did_you_mean(name, found)}")
-    content = read_yaml(found[name]) or {}
-    if not isinstance(content, dict):
-        raise ValueError(f"{found[name]} holds no options by name")
-    return parse([line for line in settings if line.startswith("choose.")], content)
 
 
 def prepare(options: Options, network: Network) -> Study:

@@ -1,7 +1,7 @@
 """The options of ``cnnpool choose``, read from ``choose.KEY=VALUE`` and checked by their types."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -72,15 +72,16 @@ class Options:
         return duration(self.budget)
 
 
-def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
-    """The options, from ``choose.KEY=VALUE`` on top of ``defaults``."""
-    values = dict(defaults)
+def parse(settings: Iterable[str]) -> Options:
+    """The options, from ``choose.KEY=VALUE``."""
+    values: dict[str, Any] = {}
     for setting in settings:
-        key, equals, text = setting.removeprefix("choose.").partition("=")
+        name, equals, text = setting.partition("=")
+        key = name.removeprefix("choose.")
+        if key == name or not equals:
+            raise ValueError(f"{setting}: expected choose.KEY=VALUE")
         if key not in options_of(Options):
-            raise ValueError(f"choose.{key}: no such option; {did_you_mean(key, options_of(Options))}")
-        if not equals:
-            raise ValueError(f"{setting}: expected choose.{key}=VALUE")
+            raise ValueError(f"{name}: no such option; {did_you_mean(key, options_of(Options))}")
         values[key] = split(text) if key in LISTS else plain(text)
     # A bare number is not a duration, and is refused as one.
     for key in {"budget", "margin"} & values.keys():

@@ -140,7 +140,7 @@ def is_plugin(key: str) -> bool:
 
 def is_choice(key: str) -> bool:
     """Whether ``key`` selects a choice by its name, such as ``pool``."""
-    return key in (*GROUPS, "experiment", "choose")
+    return key in (*GROUPS, "experiment")
 
 
 @cache

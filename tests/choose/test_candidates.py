@@ -1,13 +1,10 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cnnpool.choose.candidates import Network, overrides_of
 from cnnpool.choose.command import prepare
-from cnnpool.choose.options import Options, duration, parse, tries
-from cnnpool.launch import conf_dir
-from cnnpool.registry import options_of
+from cnnpool.choose.options import duration, parse, tries
 
 
 def test_an_option_without_a_room_is_the_operators_and_one_without_a_value_is_refused():
@@ -66,26 +63,18 @@ def test_an_experiment_that_sweeps_something_else_is_refused():
     assert Network(("experiment=mnist_operators",)).checked("avg")["pool"]["name"] == "avg"
 
 
-DEFAULTS = yaml.safe_load((conf_dir() / "choose" / "default.yaml").read_text())
-
-
-def test_the_file_holds_every_option_at_its_default():
-    assert set(DEFAULTS) == set(options_of(Options))
-    assert parse([], DEFAULTS) == Options()
-
-
 def test_a_budget_is_a_number_with_a_unit():
     known = {"90s": 90, "30min": 1800, "30m": 1800, "1.5h": 5400, "2 h": 7200, "1d": 86400}
     assert {text: duration(text) for text in known} == known
     for text in ("2", "two hours", "h", "0s", "-1h", "1y", "", "1e9d", "nan h"):
         with pytest.raises(ValueError, match=r"choose\.budget=.* give one such as 90s, 30min, 2h or 1d"):
-            parse([f"choose.budget={text}"], DEFAULTS)
+            parse([f"choose.budget={text}"])
 
 
 def test_options_are_read_from_the_command_line():
     asked = ["choose.pools=max,avg+kernel_size=3", "choose.margin=1e-3", "choose.rounds=5"]
     asked += ["choose.limit=1.5"]
-    options = parse([*asked, "choose.tune=fit.lr:[0.01,0.1],fit.weight_decay:[0,0.1]"], DEFAULTS)
+    options = parse([*asked, "choose.tune=fit.lr:[0.01,0.1],fit.weight_decay:[0,0.1]"])
     assert options.pools == ("max", "avg+kernel_size=3")
     assert (options.margin, options.rounds, options.limit) == ("0.001", 5, 1.5)
     assert tries(options.tune) == {"fit.lr": ["0.01", "0.1"], "fit.weight_decay": ["0", "0.1"]}
@@ -109,17 +98,17 @@ def test_options_are_read_from_the_command_line():
             for key in ("seed", "data.limit", "data", "out", "experiment", "pool", "fits")
         ),
         ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),
-        ("choose.margin", "expected choose.margin=VALUE"),
+        ("choose.margin", "choose.margin: expected choose.KEY=VALUE"),
     ],
 )
 def test_an_option_out_of_range_is_refused_in_one_line(setting, said):
     with pytest.raises(ValueError) as refused:
-        parse([setting], DEFAULTS)
+        parse([setting])
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_one_candidate_is_enough_where_the_network_as_it_is_joins_it(tmp_path):
-    options = parse(["choose.pools=max_blur", f"choose.out={tmp_path / 'study'}"], DEFAULTS)
+    options = parse(["choose.pools=max_blur", f"choose.out={tmp_path / 'study'}"])
     own = ("data=digits", "probe=none")
     study = prepare(options, Network(("model=torchvision:resnet18", *own)))
     assert [arm.label for arm in study.arms] == ["keep", "max_blur"]

@@ -30,7 +30,7 @@ def call(capfd):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["choose=nosuch"], "choose=nosuch: no such file in conf/choose; choose from default"),
+        (["choose=few"], "choose=few: expected choose.KEY=VALUE"),
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
         (["choose.tune=fit.lr:[0.1,x]"], "error: choose.tune with max: fit.lr must be a number"),
         (["probe=none", "choose.metric=consistency"], "consistency needs the probe of invariance"),

@@ -405,10 +405,9 @@ def test_the_cheapest_that_loses_less_of_the_metric_than_the_margin_is_recommend
     assert seen == {("max", 3), ("subsample", None)}
 
 
-@proves("choose.rounds", "choose", "choose --config-dir", "choose --config-name")
+@proves("choose.rounds", "choose --config-dir", "choose --config-name")
 def test_a_study_begins_with_the_files_named_and_has_at_most_so_many_rounds(chosen, in_a_folder):
-    (in_a_folder / "mine" / "choose").mkdir(parents=True)
-    (in_a_folder / "mine" / "choose" / "few.yaml").write_text("pools: [max, strided]\nmargin: 0\n")
+    (in_a_folder / "mine").mkdir()
     (in_a_folder / "mine" / "start.yaml").write_text("defaults: [train, _self_]\nmodel: {width: 3}\n")
     widths = set()
 
@@ -417,8 +416,8 @@ def test_a_study_begins_with_the_files_named_and_has_at_most_so_many_rounds(chos
         return 0.9 + 0.01 * ((3 * seed + len(pool)) % 4)
 
     runs = Bench(accuracy)
-    own = ["--config-dir", "mine", "--config-name", "start", "choose=few", "choose.rounds=4"]
-    chosen(runs, *own)
+    own = ["--config-dir", "mine", "--config-name", "start", "choose.rounds=4"]
+    chosen(runs, *own, "choose.pools=max,strided", "choose.margin=0")
     assert sorted(runs.ran) == [(pool, seed) for pool in ("max", "strided") for seed in range(4)]
     (report,) = (in_a_folder / "outputs" / "choose" / "digits" / "convnet").rglob("choose.md")
     assert widths == {3} and "max" in report.read_text()
