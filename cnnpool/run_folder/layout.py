@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,21 +28,13 @@ MARK = ".cnnpool"  # Marks the folder as a run's, and contains the run's own ran
 def clear(folder: Path) -> None:
     """Delete the files of the run in ``folder``; its log goes on, and files of others stay."""
     if _name(folder):
+        # Not the folders themselves, which may be links, or disks of their own.
         for place in (folder / CHECKPOINTS, folder / SETTINGS, folder / "csv"):
-            _empty(place)
+            for file in filter(Path.is_file, [*place.glob("*")]):
+                file.unlink()
         named = (RESULTS, STATUS, METRICS, ROUTING, LOGGED, MARK)
         for file in [*(folder / name for name in named), *folder.glob("events.out.tfevents.*")]:
             file.unlink(missing_ok=True)
-
-
-def _empty(place: Path) -> None:
-    """Delete the folder ``place``; of one that is a link, or a disk of its own, the content."""
-    if place.is_symlink():
-        for file in place.glob("*"):
-            if file.is_file():
-                file.unlink()
-    elif place.is_dir():
-        shutil.rmtree(place, ignore_errors=os.path.ismount(place))
 
 
 def begin(folder: Path) -> str:

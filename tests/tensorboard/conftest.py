@@ -1,4 +1,5 @@
 import base64
+import time
 import warnings
 
 import pytest
@@ -7,7 +8,11 @@ from shelf import shelf
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
+from cnnpool.choose.ledger import LIVE, Live, content_of
 from cnnpool.report import plots
+from cnnpool.run_folder import layout
+from cnnpool.system.lock_file import lock
+from cnnpool.tables import Column
 from cnnpool.tensorboard import index
 from cnnpool.tensorboard.loader import Loader
 
@@ -146,5 +151,24 @@ def begin(shelf):
         lines = [f'{{"step": {10 * e}, "epoch": {e}, "val/accuracy": {a}}}\n' for e, a in epochs]
         (folder / "metrics.jsonl").write_text("".join(lines))
         return folder
+
+    return made
+
+
+@pytest.fixture
+def study(shelf):
+    """A function that writes a study of two candidates; its lock, in which it goes on."""
+
+    def made(name="choose/digits", **changes):
+        folder = shelf.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 1, "requested": 2},
+            **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time()},
+            "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
+            **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
+        }
+        (folder / LIVE).write_bytes(content_of(Live(**(facts | changes))))
+        return lock(folder / layout.LOCK)
 
     return made

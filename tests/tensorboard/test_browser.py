@@ -8,19 +8,14 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Thread
 
 import pytest
 from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
-from cnnpool.choose.ledger import LIVE, Live, content_of
 from cnnpool.report import main
-from cnnpool.run_folder import layout
 from cnnpool.run_folder.plan import planned
-from cnnpool.system.lock_file import lock
-from cnnpool.tables import Column
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -245,16 +240,8 @@ def test_it_works_behind_a_path_prefix(browse, runs):
     assert "/boards/mine/?runFilter=" in charts
 
 
-def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
+def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf, study):
     shelf.sweep(max=[0.9], avg=[0.8])
-    study = shelf.root / LIVE
-    columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
-    live = Live(
-        **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "requested": 2},
-        **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "candidates": columns},
-        **{"left": [True, False], "gone": [("avg", "worse than max")]},
-    )
-    study.write_bytes(content_of(live))
     script = """
     await until(() => text("#jobs").includes("seed=8"));
     const pills = all("header .pill").map((pill) => pill.textContent), said = text("#choose");
@@ -264,12 +251,12 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     """
 
     def end():
-        study.write_bytes(content_of(replace(live, verdict="Recommended: max.")))
+        study("", verdict="Recommended: max.")
 
     waiting = {shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}
-    with lock(shelf.root / layout.LOCK), planned(waiting):
+    with study(""), planned(waiting):
         pills, said = browse(shelf.root, script, acts=[end])
     assert pills[:2] == ["2 done", "2 waiting"]
     said = " ".join(said.split())
-    assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
+    assert "1 of 2 candidates are left. Round 4 of at most 9: 1 of 2 runs have ended." in said
     assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said

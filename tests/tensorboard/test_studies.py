@@ -3,33 +3,7 @@
 import re
 import time
 
-import pytest
-
-from cnnpool.choose.ledger import LIVE, Live, content_of
-from cnnpool.run_folder import layout
-from cnnpool.system.lock_file import lock
-from cnnpool.tables import Column
-
-
-@pytest.fixture
-def study(shelf):
-    """A function that writes a study of two candidates; its lock, held until it is released."""
-
-    def made(name="choose/digits", **changes):
-        folder = shelf.root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        facts = {
-            **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 1, "requested": 2},
-            **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time()},
-            "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
-            **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
-        }
-        (folder / LIVE).write_bytes(content_of(Live(**(facts | changes))))
-        held = lock(folder / layout.LOCK)
-        held.acquire()
-        return held
-
-    return made
+from cnnpool.choose.ledger import LIVE
 
 
 def said(page):
@@ -42,8 +16,8 @@ def said(page):
 def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, tab, study):
     shelf.put()
     # Time since it was written counts.
-    held = study(time=time.time() - 30, intervals=[[90.0, 80.0, 95.0], [70.0, None, None]])
-    page = tab.page()
+    with study(time=time.time() - 30, intervals=[[90.0, 80.0, 95.0], [70.0, None, None]]):
+        page = tab.page()
     heads, text = said(page)
     assert heads == ["running choose/digits"]
     assert "1 of 2 candidates are left. Round 4 of at most 9: 1 of 2 runs have ended." in text
@@ -56,31 +30,27 @@ def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, ta
     # Both have a mean, and one an interval.
     assert [len(row.select(".mean")) for row in table.select("tbody tr")] == [1, 1]
     assert len(table.select(".whisker")) == 1
-    held.release()
 
 
 def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
-    held = study()
-    first = said(tab.page())
-    held.release()
+    with study():
+        first = said(tab.page())
     second = said(tab.page())
-    done = study(verdict="Recommended: max.")
+    study(verdict="Recommended: max.")
     third = said(tab.page())
     assert [heads for heads, _ in (first, second, third)] == [
         ["running choose/digits"], ["stopped choose/digits"], ["done choose/digits"]
     ]  # fmt: skip
     assert "Stopped: rerun the same command to resume." in second[1] and "Budget 60 s of 10 min" in second[1]
     assert "Recommended: max." in third[1] and "candidates are left" not in third[1]
-    done.release()
     (shelf.root / "choose/digits" / LIVE).unlink()
     assert said(tab.page()) == ([], "")
 
 
 def test_studies_that_go_on_come_first_then_the_latest_and_one_without_a_round_is_not_done(tab, study):
     assert not tab.plugin.is_active()
-    study("one", time=100.0).release()
-    study("two", time=200.0, rounds=0, verdict="No winner: keep what you have.").release()
-    held = study("three", time=50.0)
-    assert tab.plugin.is_active()
-    assert said(tab.page())[0] == ["running three", "stopped two", "stopped one"]
-    held.release()
+    study("one", time=100.0)
+    study("two", time=200.0, rounds=0, verdict="No winner: keep what you have.")
+    with study("three", time=50.0):
+        assert tab.plugin.is_active()
+        assert said(tab.page())[0] == ["running three", "stopped two", "stopped one"]
