@@ -123,6 +123,14 @@ class Live:
     dots: Sequence[Sequence[float]] = ()
     verdict: str = ""  # Empty while the study is running
 
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise ValueError("it has no candidates")
+        drawn = [len(one) for one in (self.intervals, self.dots) if one]
+        rows = {len(self.left), *(len(one.cells) for one in self.candidates), *drawn}
+        if len(rows) != 1:
+            raise ValueError("its lists differ in length")
+
     @property
     def sheet(self) -> Sheet:
         """The table of the candidates, as every page shows it."""

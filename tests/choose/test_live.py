@@ -79,7 +79,7 @@ def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, mon
 
 CHANGES = [
     *({"schema": 2}, {"said": 1}, {"rounds": -1}, {"rounds": True}, {"planned": "x"}, {"time": float("inf")}),
-    *({"candidates": [1]}, {"left": [1, 0]}, {"gone": [["avg"]]}, {"verdict": None}),
+    *({"candidates": [1]}, {"left": [1, 0]}, {"left": [True]}, {"gone": [["avg"]]}, {"verdict": None}),
 ]
 
 

@@ -10,7 +10,7 @@ from cnnpool.tensorboard import index
 
 HUGE = "1" + "0" * 400
 STUDY = {
-    **{"schema": 1, "said": "x", "rounds": -1, "planned": None, "ended": 0, "requested": 0, "spent_s": 0},
+    **{"schema": 1, "said": "x", "rounds": 0, "planned": None, "ended": 0, "requested": 0, "spent_s": 0},
     **{"time": 0, "budget_s": 1, "candidates": [], "left": [], "gone": [], "verdict": ""},
 }
 CONTENTS = {
