@@ -205,16 +205,16 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
     images, labels = batch.images, batch.labels
     step, measured = results.steps, results.measured
 
-    def show(tag: str, picture: Figure, step: int | None = step) -> None:
+    def show(tag: str, picture: Figure) -> None:
         for logger in loggers:
             logger.figure(tag, picture, step)
 
     if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
-        show("view/shifted_accuracy", shift_figure(maps, "accuracy"), step)
+        show("view/shifted_accuracy", shift_figure(maps, "accuracy"))
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
-    show("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    show("view/gradient_routing", routing_figure(images[:SHOWN], gradients))
     for stage, gradient in gradients.items():
         for logger in loggers:
             if isinstance(logger, Record):
@@ -226,13 +226,12 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
         for stage, field in receptive_fields(model, model.stages, mapped).items()
     }
     if fields:
-        show("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
+        show("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"))
     if winners := winner_panels(measured.get("gradient", {})):
-        show("view/winners", winner_figure(winners), step)
+        show("view/winners", winner_figure(winners))
     for name in (results.pool["name"], results.readout["name"]):
-        if name == KEEP:
-            continue
-        show(f"view/worked_example/{name}", figure(example(name)), step)
+        if name != KEEP:
+            show(f"view/worked_example/{name}", figure(example(name)))
 
 
 def routing_of(model: Cnn, batch: Batch) -> routing.Routing:

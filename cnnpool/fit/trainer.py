@@ -55,11 +55,10 @@ def build_trainer(
     repeat_bits(recipe.deterministic, on_cpu)
     devices = recipe.devices if recipe.devices > 0 else max(1, torch.cuda.device_count())
     nodes = flags.get("num_nodes", 1)
-    several = devices * nodes > 1
     settings: dict[str, Any] = {
         "accelerator": "cpu" if on_cpu else "auto",
         "devices": devices,
-        "strategy": "ddp" if several else recipe.strategy,
+        "strategy": "ddp" if devices * nodes > 1 else recipe.strategy,
         "precision": precision_of(recipe),
         "max_epochs": recipe.epochs,
         "accumulate_grad_batches": recipe.accumulate,

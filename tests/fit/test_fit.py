@@ -190,11 +190,6 @@ def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, monkeypatch, c
     assert len(rows) == 2 and all(len(row) == len(head) and row.endswith(" 1.0 s") for row in rows)
 
 
-def test_an_option_that_lightning_refuses_is_named(runs, tmp_path):
-    with pytest.raises(ValueError, match=r"^trainer\.max_time=soon: Lightning's Trainer refuses this \("):
-        runs.run(tmp_path, trainer={"max_time": "soon"})
-
-
 @pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:.*does not have many workers")
 def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp_path):
     network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))

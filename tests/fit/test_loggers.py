@@ -58,15 +58,6 @@ def cut_at_its_end(runs, out, monkeypatch, **options):
         runs.run(out, **{"probes": {}} | options)
 
 
-def test_a_logger_that_cannot_be_opened_is_one_line(runs, tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError("no route to host\nand more")
-
-    monkeypatch.setattr("cnnpool.fit.loggers.CSVLogger", refuse)
-    with pytest.raises(ValueError, match=r"^log=csv cannot be opened: no route to host$"):
-        runs.run(tmp_path, probes={}, log=(Csv(),))
-
-
 def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(caplog):
     class Failing:
         calls, experiment = 0, "e"

@@ -144,7 +144,7 @@ def test_a_log_that_is_chosen_later_gets_the_history_once(call, in_a_folder, mon
 
 def test_a_log_that_cannot_be_opened_leaves_the_finished_run_alone(call, in_a_folder, monkeypatch):
     def refuse(*_, **__):
-        raise OSError("no route to host")
+        raise OSError("no route to host\nand more")
 
     words = ["train", *call.quick, "fit.max_steps=1", FOLDER]
     assert call(*words)[0] == 0
