@@ -2,7 +2,8 @@
 
 import math
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from itertools import chain
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import DocInfo, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen, Predicate
@@ -46,7 +47,8 @@ def describe(hint: Any) -> str:
     """The values that a bounded type allows, in words: ``a whole number from 1 to 8``."""
     origin, parts = get_origin(hint), get_args(hint)
     if hasattr(hint, "__metadata__"):
-        return _bounded(describe(parts[0]), list(_flat(hint.__metadata__)))
+        flat = (one if isinstance(one, GroupedMetadata) else [one] for one in hint.__metadata__)
+        return _bounded(describe(parts[0]), chain.from_iterable(flat))
     if origin is Literal:
         return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else str(parts[0])
     if origin in (Union, types.UnionType):
@@ -81,12 +83,7 @@ def _either(parts: tuple[Any, ...]) -> str:
     return ", or ".join(words)
 
 
-def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    for one in metadata:
-        yield from one if isinstance(one, GroupedMetadata) else (one,)
-
-
-def _bounded(kind: str, bounds: Sequence[Any]) -> str:
+def _bounded(kind: str, bounds: Iterable[Any]) -> str:
     low, high, rest = "", "", []
     for bound in bounds:
         match bound:

@@ -1,16 +1,18 @@
 """The network of a run: built from its settings, or rebuilt from the run's record."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from cnnpool import model, pool, published, readout, registry
-from cnnpool.choices import is_published, located, own_operators, stage_settings
+from cnnpool import model, pool, readout, registry
+from cnnpool.choices import PUBLISHED, is_published, located, own_operators, stage_settings
 from cnnpool.model import Cnn
-from cnnpool.published import Operators, Published
 from cnnpool.registry import KEEP
 from cnnpool.run_folder.identity import as_json
+
+if TYPE_CHECKING:
+    from cnnpool.published import Published
 
 Settings = Mapping[str, Any]
 Stages = dict[str, dict[str, Any]]
@@ -40,13 +42,18 @@ def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Im
 
 def _of_record(name: Settings, stages: Settings, readout_name: Settings, images: Images) -> Cnn:
     try:
-        if name["name"] in published.PUBLISHED:
+        if name["name"] in PUBLISHED:
+            # Imported late, here and below: a network of our own needs none of it.
+            from cnnpool import published
+
             own = published.own_options(name["arch"]) if name["name"] == "installed" else ()
             return published.build(
                 name["name"],
                 *images,
                 # The record is complete; the network was built without options at their default.
-                operators=Operators({"name": KEEP}, {s: _changed("operators", stages[s]) for s in stages}),
+                operators=published.Operators(
+                    {"name": KEEP}, {s: _changed("operators", stages[s]) for s in stages}
+                ),
                 readout=_changed("readouts", readout_name),
                 arch=name["arch"],
                 **{key: name[key] for key in ("order", "after", *own) if key in name},
@@ -82,9 +89,11 @@ def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
     return net, stages
 
 
-def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
+def _published(settings: Settings, images: Images) -> tuple["Published", Stages]:
+    from cnnpool import published
+
     own = {s: spec for s, spec in own_operators(settings).items() if spec["name"] != "inherit"}
-    operators = Operators(
+    operators = published.Operators(
         _changed("operators", settings["pool"]),
         {stage: _changed("operators", spec) for stage, spec in own.items()},
     )

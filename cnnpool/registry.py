@@ -1,7 +1,6 @@
 """From a name to an object: one explicit table per group; the signature is the schema of the options."""
 
 import difflib
-import inspect
 import logging
 import math
 import operator
@@ -10,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
 from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter, isclass, signature
 from typing import Any, TypeVar, get_type_hints
 
 from cnnpool.bounds import choices, describe
@@ -30,7 +30,7 @@ class Option:
     """An option of an entry that a configuration may set: type and bounds, default, and a sentence on it."""
 
     hint: Any
-    default: Any = inspect.Parameter.empty
+    default: Any = Parameter.empty
     text: str = ""
 
     @cached_property
@@ -152,18 +152,17 @@ def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
 
 def options_after(entry: Callable[..., Any], first: int) -> Mapping[str, Option]:
     """The parameters of somebody's function after the ``first`` ones that have a plain default, or none."""
-    found = _options_of(entry, (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY))
+    found = _options_of(entry, (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY))
     rest = list(found.items())[first:]
-    empty = inspect.Parameter.empty
-    return {key: one for key, one in rest if one.default is empty or isinstance(one.default, PLAIN)}
+    return {key: one for key, one in rest if one.default is Parameter.empty or isinstance(one.default, PLAIN)}
 
 
 @cache
 def _options_of(
-    entry: Callable[..., Any], kinds: tuple[Any, ...] = (inspect.Parameter.KEYWORD_ONLY,)
+    entry: Callable[..., Any], kinds: tuple[Any, ...] = (Parameter.KEYWORD_ONLY,)
 ) -> Mapping[str, Option]:
-    hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
-    parameters = inspect.signature(entry).parameters.values()
+    hints = get_type_hints(entry.__init__ if isclass(entry) else entry, include_extras=True)
+    parameters = signature(entry).parameters.values()
     found = {p.name: Option(hints.get(p.name, Any), p.default) for p in parameters if p.kind in kinds}
     return types.MappingProxyType(found)
 

@@ -11,12 +11,10 @@ import torch
 import yaml
 
 from cnnpool import data, network, probe
-from cnnpool.choices import located
+from cnnpool.choices import is_published, located
 from cnnpool.data import Dataset
 from cnnpool.data.image_source import ImageSource
 from cnnpool.pool.dispatch import kernels_in_use
-from cnnpool.published import Published
-from cnnpool.published.build import preset_of, sentence, sized
 from cnnpool.recipe import TensorBoard, TrainerFlags, Wandb
 from cnnpool.run_folder import checkpoint, layout
 from cnnpool.run_folder.identity import as_json, identity_settings, is_longer
@@ -29,6 +27,7 @@ from cnnpool.system.signals import Signals
 
 if TYPE_CHECKING:
     from cnnpool.fit import Callback, Classifier, Logger, Run
+    from cnnpool.published import Published
 
 log = logging.getLogger(__name__)
 
@@ -119,10 +118,13 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     ``kind`` is its class of ``Classifier``.
     """
     seed, fit, given = settings["seed"], settings["fit"], settings
-    preset = preset_of(settings)
-    settings = {**settings, "data": sized(settings)}
-    if preset and (taken := sentence(preset, given, settings["data"])):
-        log.info("%s", taken)
+    if is_published(settings):
+        # Imported late, here and below: a network of our own needs none of it.
+        from cnnpool.published.build import preset_of, sentence, sized
+
+        settings = {**settings, "data": sized(settings)}
+        if (preset := preset_of(settings)) and (taken := sentence(preset, given, settings["data"])):
+            log.info("%s", taken)
     dataset = data.build(**settings["data"], seed=seed)
     # Imported late, so that missing data is reported without waiting for Lightning.
     with Progress("loading Lightning"), importing():
@@ -135,7 +137,10 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     shapes = network.Images(dataset.in_channels, dataset.size, dataset.num_classes)
     net, stages = network.build(settings, shapes)
     described = {key: as_json(settings[key]) for key in ("pool", "readout", "model", "data")}
-    if isinstance(net, Published):
+    if is_published(settings):
+        from cnnpool.published import Published
+
+        assert isinstance(net, Published)
         net.try_training(dataset.size)
         dataset = normalised(dataset, net)
         if net.loaded.sha256:
@@ -209,7 +214,7 @@ def save_settings(settings: Settings, overrides: list[str], folder: Path) -> Non
         write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), prefix=prefix)
 
 
-def normalised(dataset: Dataset, net: Published) -> Dataset:
+def normalised(dataset: Dataset, net: "Published") -> Dataset:
     """``dataset`` normalised as the weights of ``net`` expect, if known; grey by the mean over channels."""
     mean, std = net.loaded.mean, net.loaded.std
     if mean is None or std is None:

@@ -75,6 +75,9 @@ def test_help_names_every_choice_and_key_with_its_value_and_range(tmp_path):
     done = command("train", "pool=lp", "pool.p=3", "--help", cwd=tmp_path)
     out = done.stdout
     assert (done.returncode, done.stderr) == (0, "") and "(130: Ctrl-C, 143: SIGTERM)\n" in out[-60:]
+    assert "1 a run failed, 2 a mistake in what was asked, 128 + the signal" in out
+    for room in ("pool", "readout", "model", "data"):
+        assert len(found := names_of(room)) > 8 and all(name in out for name in found)
     assert re.search(r"^  pool\.p=3 +power, > 0 .*\n.*\(a number above 0, or inf\)$", out, re.MULTILINE)
     assert re.search(r"^  fit\.optimizer=adamw +adamw, sgd", out, re.MULTILINE)
     joined = out.replace("\n" + " " * 34, " ")

@@ -162,7 +162,7 @@ def _sweep(
     # Composing a few jobs is slow only on a busy machine.
     with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
         for number, chosen in ordered:
-            config = composer.one_of_many(chosen)
+            config = composer.job(chosen, quickly=True)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
                 name = config.hydra.runtime.choices.experiment
                 raise ValueError(f"experiment={name} is a separate sweep: run it by a separate command")

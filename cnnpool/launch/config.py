@@ -139,21 +139,17 @@ def check_file(folder: Path, name: str, ours: Path) -> set[str]:
         raise ValueError(f"{path} is not UTF-8 text: save it as UTF-8") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
-    if _is_ours(name, ours) and not _is_copy(ours / name, text):
+    group, _, stem = name.removesuffix(".yaml").rpartition("/")
+    if (ours / name).is_file():
+        is_taken = (ours / name).read_text(encoding="utf-8") != text
+    else:
+        is_taken = group in GROUPS and stem in choices(group)
+    if is_taken:
         raise ValueError(f"{path}: there is a {name[:-5]} already; give it another name")
     content = loaded if isinstance(loaded, dict) else {}
     for setting in _of_hydra(content):
         raise refuse_hydra(f"{path}: {setting}")
     return set(WORD.findall(str(content.get("defaults"))))
-
-
-def _is_ours(name: str, ours: Path) -> bool:
-    group, _, stem = name.removesuffix(".yaml").rpartition("/")
-    return (ours / name).is_file() or (group in GROUPS and stem in choices(group))
-
-
-def _is_copy(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 def _of_hydra(content: dict[Any, Any]) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Names of run folders, unique within a sweep."""
 
-import hashlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ from typing import Any
 
 from cnnpool.choices import own_operators, whole
 from cnnpool.launch.job import Job
-from cnnpool.run_folder.identity import differences, effect
+from cnnpool.run_folder.identity import differences, digest, effect
 
 UNNAMED = (
     "seed",
@@ -105,7 +104,7 @@ def _file(path: str) -> str:
     """The stem of a path, and a digest of the whole if there is more to it."""
     path = os.path.normpath(path.strip("\"'"))
     stem = os.path.splitext(os.path.basename(path))[0]
-    return stem if path == os.path.basename(path) else f"{stem or 'root'}-{_digest(path)}"
+    return stem if path == os.path.basename(path) else f"{stem or 'root'}-{digest(path)}"
 
 
 def _shortened(text: str, most: int) -> str:
@@ -113,12 +112,8 @@ def _shortened(text: str, most: int) -> str:
     whole = text.encode()
     if len(whole) <= most:
         return text
-    digest = _digest(text)
-    return f"{whole[: most - len(digest) - 1].decode(errors='ignore')}-{digest}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    end = f"-{digest(text)}"
+    return whole[: most - len(end)].decode(errors="ignore") + end
 
 
 def _word(text: str) -> str:

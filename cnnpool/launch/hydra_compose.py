@@ -1,7 +1,7 @@
 """Compose configurations with Hydra's API, once for all jobs that differ only in plain values."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from glob import glob
@@ -22,7 +22,6 @@ from cnnpool import registry
 from cnnpool.choices import network_options
 from cnnpool.launch import conf_dir, defaults, names_of
 from cnnpool.launch.config import WORD, check_file
-from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, is_network, line_of, parse
 from cnnpool.registry import Option
@@ -46,34 +45,31 @@ class Composer:
         self._search = [f"hydra.searchpath=[{folder}]"] if further else []
         self._kinds: dict[tuple[str, ...], DictConfig] = {}
 
-    def job(self, overrides: Sequence[Override]) -> DictConfig:
+    def job(self, overrides: Sequence[Override], *, quickly: bool = False) -> DictConfig:
         """The configuration of one job, with Hydra's own settings in ``hydra``.
 
         With ``model.weights`` and no chosen recipe, ``FINE_TUNING`` applies as if it preceded all other
-        overrides.
+        overrides. ``quickly`` takes a tenth of the time if only plain values differ from an earlier job; the
+        configuration is then valid until the next call, which changes it.
         """
-        return _with_recipe(self._composed, overrides)
+        compose = self._quickly if quickly else self._composed
+        config = compose(overrides)
+        weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
+        is_chosen = any(override.key_or_group == "fit" for override in overrides)
+        if weights is None or is_chosen or config.hydra.runtime.choices.get("fit") != "default":
+            return config
+        return compose([*parse([FINE_TUNING]), *overrides])
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of a whole sweep, in which values chosen by its jobs may be missing."""
-        config = self._loaded(overrides, RunMode.MULTIRUN)
+        config = self._composed(overrides, RunMode.MULTIRUN)
         # A sweeper of Hydra's composes its trials itself.
         for key, words in (config.hydra.sweeper.get("params") or {}).items():
             for word in NAME.findall(str(words)):
                 self._offer(str(key), word)
         return config
 
-    def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
-        """Like :meth:`job`, in a tenth of the time if only plain values differ from an earlier one.
-
-        The configuration is valid until the next call, which changes it.
-        """
-        return _with_recipe(self._quickly, overrides)
-
-    def _composed(self, overrides: Sequence[Override]) -> DictConfig:
-        return self._loaded(overrides, RunMode.RUN)
-
-    def _loaded(self, overrides: Sequence[Override], mode: RunMode) -> DictConfig:
+    def _composed(self, overrides: Sequence[Override], mode: RunMode = RunMode.RUN) -> DictConfig:
         lines = self.lines(overrides)
         # As hydra.compose does, which knows no sweeps.
         loader = GlobalHydra.instance().config_loader()
@@ -106,6 +102,9 @@ class Composer:
         except Exception as error:
             self._refuse_bad(override.value() for override in overrides)
             self._refuse_bad(defaults().values())
+            # Imported late: most command lines are right.
+            from cnnpool.launch.errors import explain
+
             raise ValueError(explain(error, overrides)) from error
 
     def _refuse_bad(self, chosen: Iterable[Any]) -> None:
@@ -164,18 +163,6 @@ def _offer_signatures() -> None:
                 store.store(name, node, place, f"{group}.{name}" if about.several else None)
 
 
-def _with_recipe(
-    composed: Callable[[Sequence[Override]], DictConfig], overrides: Sequence[Override]
-) -> DictConfig:
-    """The configuration, with the fine-tuning recipe if it has weights and no recipe is chosen."""
-    config = composed(overrides)
-    weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
-    is_chosen = any(override.key_or_group == "fit" for override in overrides)
-    if weights is None or is_chosen or config.hydra.runtime.choices.get("fit") != "default":
-        return config
-    return composed([*parse([FINE_TUNING]), *overrides])
-
-
 @contextmanager
 def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
     """Initialise Hydra with cnnpool's configuration and a user's folder ``more`` beside it."""
@@ -198,17 +185,16 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
 
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
     """(overrides that set an existing key of cnnpool and affect no other override, the rest)."""
-    keys = [f"{override.key_or_group}." for override in overrides]
-    values = [key for key in keys if not is_choice(key[:-1])]
+    values = [f"{one.key_or_group}." for one in overrides if not is_choice(one.key_or_group)]
     plain: list[Override] = []
     rest: list[Override] = []
-    for override, key in zip(overrides, keys, strict=True):
-        is_value = override.type == OverrideType.CHANGE and not is_choice(override.key_or_group)
+    for override in overrides:
+        key = f"{override.key_or_group}."
+        is_ours = not (override.package or override.is_hydra_override() or is_choice(override.key_or_group))
         is_alone = sum(key.startswith(other) or other.startswith(key) for other in values) == 1
         # A mapping is merged into the existing value.
-        is_alone &= not isinstance(override.value(), dict)
-        is_ours = not override.package and not override.is_hydra_override()
-        (plain if is_value and is_alone and is_ours else rest).append(override)
+        is_set = override.type == OverrideType.CHANGE and not isinstance(override.value(), dict)
+        (plain if is_ours and is_alone and is_set else rest).append(override)
     return plain, rest
 
 
@@ -218,11 +204,5 @@ def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
     rules = config.hydra.job.config.override_dirname
     excluded = {line_of(override) for override in overrides if override.key_or_group in rules.exclude_keys}
     named = sorted({*lines} - excluded)
-    if len(config.hydra.overrides.task) != len(lines):
-        config.hydra.overrides.task = lines
-    # Most lines of a job similar to an earlier one are unchanged, and setting one takes time.
-    task = config.hydra.overrides.task
-    for place, line in enumerate(lines):
-        if task[place] != line:
-            task[place] = line
+    config.hydra.overrides.task = lines
     config.hydra.job.override_dirname = rules.item_sep.join(named).replace("=", rules.kv_sep)

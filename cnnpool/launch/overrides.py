@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import islice
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -32,6 +31,7 @@ PATHS = ("data.root", "model.weights", *FOLDERS)
 PLUGINS = ("hydra/sweeper", "hydra/launcher")
 NONE_OF = {"callback": "[]", "log": "tensorboard", "probe": "none"}  # Choices that may be left out
 PARAMS = "hydra.sweeper.params"
+PARSER = OverridesParser.create()
 PACKAGES = ("timm", "torchvision")  # Of networks that ``model=PACKAGE:ARCH`` names
 
 Names = Callable[[str], list[str]]
@@ -143,18 +143,13 @@ def is_choice(key: str) -> bool:
     return key in (*GROUPS, "experiment")
 
 
-@cache
-def _parser() -> OverridesParser:
-    return OverridesParser.create()
-
-
 def _parse(line: str) -> Override:
     if CONTROL.search(line):
         raise ValueError(f"{shortened(repr(line))}: {ONE_LINE}")
     if not line.lstrip("+~").partition("=")[0].strip():
         raise ValueError(f"{shortened(line) or repr(line)}: {FORM}")
     try:
-        override = _parser().parse_override(line)
+        override = PARSER.parse_override(line)
     except (HydraException, RecursionError, ValueError):
         # A number with thousands of digits raises a ValueError.
         override = _quoted(line)
@@ -172,7 +167,7 @@ def _quoted(line: str) -> Override:
     quoted = f"{key}='{inside}'"
     message = f"{shortened(line)}: {FORM}"
     try:
-        override = _parser().parse_override(quoted)
+        override = PARSER.parse_override(quoted)
     except (HydraException, RecursionError, ValueError):
         raise ValueError(message) from None
     if key not in PATHS:

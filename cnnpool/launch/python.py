@@ -1,7 +1,6 @@
 """Train from Python with the settings of the command line: a run, or its parts for your own Trainer."""
 
 import copy
-import hashlib
 import json
 import logging
 import os
@@ -11,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,11 +30,11 @@ from cnnpool.launch.check import loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import PATHS, parse
-from cnnpool.launch.run_job import catch_up, failed, finished, late_logs, look_again, stopped
+from cnnpool.launch.run_job import begin, catch_up, finished, late_logs, look_again, note_end
 from cnnpool.published.weights import Weights
 from cnnpool.run_folder import layout, status
-from cnnpool.run_folder.errors import LostError
 from cnnpool.run_folder.folder_lock import held
+from cnnpool.run_folder.identity import digest
 from cnnpool.run_folder.results import Results, weights
 from cnnpool.system.process import rank
 from cnnpool.system.signals import Stopped
@@ -229,20 +228,16 @@ def plain(value: Any, key: str = "") -> Any:
 def copied(module: nn.Module) -> Callable[..., nn.Module]:
     """A function that returns copies of ``module``, with a digest of its layers as an option."""
     shapes = {name: list(value.shape) for name, value in module.state_dict().items()}
-    digest = _digest(f"{module} {shapes}")
+    known = digest(f"{module} {shapes}", 12)
 
-    def copy_of(num_classes: int, *, layers: str = digest) -> nn.Module:
-        if layers != digest:
-            raise ValueError(f"model has the layers {digest}, and the run's had {layers}")
+    def copy_of(num_classes: int, *, layers: str = known) -> nn.Module:
+        if layers != known:
+            raise ValueError(f"model has the layers {known}, and the run's had {layers}")
         return copy.deepcopy(module)
 
     copy_of.__name__ = type(module).__name__
     copy_of.module = module  # type: ignore[attr-defined]
     return copy_of
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(str(value).encode()).hexdigest()[:12]
 
 
 def _apart(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,7 +258,7 @@ def _recognised_by(
         known = module.state_dict() | dict(module.named_buffers())  # Some buffers are in no checkpoint
         found["initial_weights"] = Weights(known, "of a module").sha256[:12]
         if frozen := [name for name, one in module.named_parameters() if not one.requires_grad]:
-            found["frozen"] = f"{len(frozen)} parameters ({_digest(frozen)})"
+            found["frozen"] = f"{len(frozen)} parameters ({digest(str(frozen), 12)})"
     return found
 
 
@@ -306,20 +301,11 @@ def _hydra_apart() -> Iterator[None]:
 def _begun(job: Job) -> Iterator[None]:
     """Hold the job's folder as a run's, and note there how the block ends."""
     with held(job.folder) as folder:
-        if job.settings["overwrite"]:
-            layout.clear(job.folder)
-        name = layout.begin(job.folder)
-        status.write(job.folder, "running")
+        name = begin(job)
         try:
             yield
         except (Stopped, SystemExit, Exception) as error:
-            outcome = stopped(job, error) if isinstance(error, Stopped) else failed(job, error)
-            # Not in a replaced folder, and as well as a full disk allows.
-            with suppress(OSError, LostError):
-                layout.refuse_lost(job.folder, name)
-                state: status.State = "stopped" if isinstance(error, Stopped) else "failed"
-                status.write(job.folder, state, outcome.message, outcome.status)
-            if outcome.status == 2 and not (job.folder / layout.SETTINGS).exists():
+            if note_end(job, name, error).status == 2 and not (job.folder / layout.SETTINGS).exists():
                 folder.undo()
             raise
         status.write(job.folder, "done")

@@ -1,4 +1,4 @@
-"""Run one job, unless it is finished, in this process: in its folder, with its log, to its outcome."""
+"""Run jobs that are not finished in this process: each in its folder, with its log, to its outcome."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cnnpool.launch.check import loggers_of
-from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.job import Job, NoDownload, Outcome
 from cnnpool.recipe import TensorBoard
 from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
@@ -68,6 +68,18 @@ def run(job: Job, *, sparse: bool = False) -> Outcome:
         return failed(job, error)
     except Stopped as stop:
         return stopped(job, stop)
+
+
+def run_here(jobs: Sequence[Job], /) -> Iterator[Outcome]:
+    """Outcomes of ``jobs``, one after the other in this process, up to a signal."""
+    missing = NoDownload()
+    for job in jobs:
+        failed = missing.outcome(job)
+        outcome = (outcome_if_done(job) or failed) if failed else run(job, sparse=len(jobs) > 1)
+        missing.note(job, outcome)
+        yield outcome
+        if outcome.state == "stopped":
+            raise Stopped(outcome.status - 128)
 
 
 def _try_out(job: Job) -> Outcome:
@@ -282,10 +294,7 @@ def _run(job: Job) -> Outcome:
         found = finished(job)
         trained = found is None
         if trained:
-            if job.settings.get("overwrite"):
-                layout.clear(job.folder)
-            name = layout.begin(job.folder)
-            status.write(job.folder, "running")
+            name = begin(job)
             found = _train(job)
         elif found:
             catch_up(job, found)
@@ -293,16 +302,29 @@ def _run(job: Job) -> Outcome:
         return replace(_done(job, found.accuracy if found else None), trained=trained)
     except OccupiedError:
         raise
-    except Stopped as stop:
-        outcome = stopped(job, stop)
-        status.write(job.folder, "stopped", outcome.message, outcome.status)
-    except (Exception, SystemExit) as error:
-        outcome = failed(job, error)
-        # On a full disk, or in a replaced folder, only the terminal gets the message.
-        with suppress(OSError, LostError):
-            if name:
-                layout.refuse_lost(job.folder, name)
-            status.write(job.folder, "failed", outcome.message, outcome.status)
+    except (Stopped, Exception, SystemExit) as error:
+        return note_end(job, name, error, record=True)
+
+
+def begin(job: Job) -> str:
+    """Make the job's folder that of a running run; returns the run's own name there."""
+    if job.settings.get("overwrite"):
+        layout.clear(job.folder)
+    name = layout.begin(job.folder)
+    status.write(job.folder, "running")
+    return name
+
+
+def note_end(job: Job, name: str, error: BaseException, *, record: bool = False) -> Outcome:
+    """How ``error`` ended a job, also written to the folder of run ``name``, with ``record`` to its log."""
+    state: status.State = "stopped" if isinstance(error, Stopped) else "failed"
+    outcome = stopped(job, error) if isinstance(error, Stopped) else failed(job, error)
+    # On a full disk, or in a replaced folder, only the terminal gets the message.
+    with suppress(OSError, LostError):
+        if name:
+            layout.refuse_lost(job.folder, name)
+        status.write(job.folder, state, outcome.message, outcome.status)
+        if record and state == "failed":
             _record(job)
     return outcome
 

@@ -1,4 +1,4 @@
-"""Submit every job to a SLURM cluster with submitit."""
+"""Submit every job to a SLURM cluster with submitit, and ask its queue by SLURM's own commands."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from importlib.util import find_spec
 from io import StringIO
@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, cast
 from annotated_types import Ge, Gt, Le
 
 from cnnpool.bounds import Table
-from cnnpool.launch import slurm_queue
 from cnnpool.launch.job import Job, Outcome, Workers
 from cnnpool.launch.run_job import lost, outcome_if_done, run
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences, identity_settings
 from cnnpool.system.process import for_jobs
+from cnnpool.system.progress import clear_bars
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
@@ -30,6 +30,15 @@ POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
 RECORDS = ".slurm"  # Folder below the output root for submitit's scripts and outputs
 REQUEUES, IN_VAIN = 1000, 3  # Most after timeouts; most in a row without a new checkpoint
 OURS = ("array", "error", "job-name", "open-mode", "output", "signal", "wrap")  # Not the user's
+NAME = "cnnpool"  # Name of every job in the queue
+ANSWER_S = 60
+LOST = "lost"  # State of a job that the queue no longer lists
+ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
+}
+TO_COME = {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "None", "Priority", "Resources"}
+"""Reasons to wait that resolve by themselves."""
 
 
 def run_slurm(
@@ -78,7 +87,7 @@ def run_slurm(
         return
     executor = _executor(waiting[0], cluster)
     executor.update_parameters(
-        name=slurm_queue.NAME,
+        name=NAME,
         timeout_min=timeout_min,
         mem_gb=mem_gb,
         cpus_per_task=threads,
@@ -118,8 +127,8 @@ class Sweep:
     def __init__(self, executor: Any, at_once: int, threads: int):
         self._executor, self._at_once, self._threads = executor, at_once, threads
         self._queued = executor.cluster == "slurm"
-        self._most = slurm_queue.most_in_array() if self._queued else 10**6
-        self._queue, self._next = slurm_queue.Queue(), 0.0
+        self._most = most_in_array() if self._queued else 10**6
+        self._queue, self._next = Queue(), 0.0
         self._running: dict[Any, Job] = {}
 
     def outcomes(self, waiting: list[Job]) -> Iterator[Outcome]:
@@ -179,7 +188,7 @@ class Sweep:
         from submitit.core.utils import DelayedSubmission, JobPaths
 
         rest, folder = {job.folder: job for job in waiting}, Path(self._executor.folder)
-        for number in slurm_queue.own():
+        for number in in_queue():
             stored = JobPaths(folder, number).submitted_pickle
             if stored.is_file():
                 other: Job = cast(Task, DelayedSubmission.load(stored).function).job
@@ -225,7 +234,7 @@ def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outc
             return outcome
     if stop:
         return None
-    if state == slurm_queue.LOST:
+    if state == LOST:
         message = "left the queue without a result (cancelled?); rerun the same command to resume"
     else:
         message = f"ended early on its node, {state or 'by an error'}; rerun the same command to resume"
@@ -254,7 +263,7 @@ class Task:
                 requeue(signal.SIGUSR2, None)
             message = f"it ran out of time {IN_VAIN} times before it could save: raise launch.timeout_min"
             return lost(self.job, message, outcome.log)
-        if outcome.status == 128 + signal.SIGTERM and slurm_queue.comes_back():
+        if outcome.status == 128 + signal.SIGTERM and comes_back():
             # Without a result, which would be final for this job.
             sys.exit(outcome.status)
         return outcome
@@ -270,3 +279,64 @@ class Task:
         with suppress(OSError):
             return (self.job.folder / layout.CHECKPOINTS / layout.LAST).stat().st_mtime_ns
         return 0
+
+
+def ask(*words: str) -> str | None:
+    """The output of a SLURM command; None if it fails, for example if the controller does not respond."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # For a single forgotten job, squeue reports an invalid number.
+    return done.stdout if done.returncode == 0 or "Invalid job id" in done.stderr else None
+
+
+class Queue:
+    """The jobs in the queue, queried together; reports once why jobs wait for what does not come."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._absent: set[str] = set()
+
+    def ended(self, ids: Collection[str], *, sure: bool = True) -> dict[str, str]:
+        """The jobs of ``ids``, such as ``12_3``, that have ended or are lost, with their state.
+
+        ``sure`` requires the same in the previous call: a job that is being requeued briefly looks ended.
+        """
+        arrays = sorted({one.partition("_")[0] for one in ids})
+        listed = ask("squeue", "-h", "-r", "-t", "all", "-j", ",".join(arrays), "-o", "%i|%T|%r")
+        if listed is None:
+            return {}
+        found = {name: rest for name, *rest in (line.split("|", 2) for line in listed.splitlines())}
+        self._say(reason for state, reason in found.values() if state == "PENDING")
+        gone = {one for one in ids if one not in found or found[one][0] in ENDED}
+        twice, self._absent = gone & self._absent, gone
+        return {one: found[one][0] if one in found else LOST for one in (twice if sure else gone)}
+
+    def _say(self, reasons: Iterable[str]) -> None:
+        for reason in sorted(set(reasons) - TO_COME - self._said):
+            self._said.add(reason)
+            clear_bars()
+            sys.stderr.write(f"launch=slurm: a job waits: {reason}\n")
+
+
+def in_queue() -> list[str]:
+    """The ids of this user's waiting or running cnnpool jobs."""
+    listed = ask("squeue", "-h", "-r", "-u", str(os.getuid()), "-n", NAME, "-o", "%i")
+    return (listed or "").split()
+
+
+def most_in_array(default: int = 1000) -> int:
+    """The most jobs that the cluster allows in one array."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "", re.MULTILINE)
+    return max(1, int(found[1])) if found else default
+
+
+def comes_back() -> bool:
+    """Whether this job comes back: one requeued by hand, or preempted, which is requeued here."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    shown = ask("scontrol", "show", "job", "-o", job) if job else None
+    facts = dict(re.findall(r"(\w+)=(\S+)", shown or ""))
+    if facts.get("JobState") == "RUNNING" and facts.get("PreemptTime", "None") != "None":
+        return ask("scontrol", "requeue", job) is not None
+    return int(facts.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from cnnpool.launch.job import Outcome
-from cnnpool.launch.run_here import run_local
+from cnnpool.launch.run_job import run_here
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.launch.run_ray import run_ray
 from cnnpool.launch.run_slurm import run_slurm
@@ -15,7 +15,7 @@ A signal is raised inside as ``Stopped``: a runner forwards it to the running jo
 raises it again.
 """
 RUNNERS: dict[str, Runner] = {
-    "local": run_local,
+    "local": run_here,
     "processes": run_processes,
     "slurm": run_slurm,
     "ray": run_ray,

@@ -6,20 +6,18 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_here import run_here, run_local
-from cnnpool.launch.run_job import unreported
+from cnnpool.launch.run_job import run_here, unreported
 from cnnpool.run_folder.identity import identity_settings
 from cnnpool.run_folder.plan import planned
 from cnnpool.schema import GROUPS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
-from cnnpool.system.progress import Progress, clear_bars, duration
+from cnnpool.system.progress import clear_bars, duration
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import printable
 
@@ -46,7 +44,7 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Run ``jobs`` with the launcher of the first; several leave their plan until all have ended."""
     _draw_once(jobs)
     outcomes = _launched(jobs)
-    return outcomes if len(jobs) == 1 or rank() else _planned(_reported(outcomes, jobs), jobs)
+    return outcomes if len(jobs) == 1 or rank() else _reported(outcomes, jobs)
 
 
 def _draw_once(jobs: Sequence[Job]) -> None:
@@ -72,29 +70,25 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
     choices = {job.name: (_choice(job), job.settings.get("seed")) for job in jobs}
     scores: dict[str, dict[Any, float]] = defaultdict(dict)  # By choice and seed
     shown = set[str]()
-    for number, outcome in enumerate(outcomes, 1):
-        trained += outcome.trained
-        message = "as above" if outcome.message in shown else outcome.message.removeprefix("stopped ")
-        failed = f"{outcome.state}: {message}"
-        words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
-        shown |= {outcome.message} - {""}
-        if outcome.accuracy is not None:
-            choice, seed = choices[outcome.run]
-            scores[choice][seed] = 100 * outcome.accuracy
-            own = [*scores[choice].values()]
-            words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
-        if trained and (rest := len(jobs) - number):
-            words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")
-        clear_bars()
-        line = "   ".join(map(printable, words))
-        sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {line}\n")
-        sys.stdout.flush()
-        yield outcome
-
-
-def _planned(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
     with planned({job.folder: job.overrides for job in jobs}):
-        yield from outcomes
+        for number, outcome in enumerate(outcomes, 1):
+            trained += outcome.trained
+            message = "as above" if outcome.message in shown else outcome.message.removeprefix("stopped ")
+            failed = f"{outcome.state}: {message}"
+            words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
+            shown |= {outcome.message} - {""}
+            if outcome.accuracy is not None:
+                choice, seed = choices[outcome.run]
+                scores[choice][seed] = 100 * outcome.accuracy
+                own = [*scores[choice].values()]
+                words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
+            if trained and (rest := len(jobs) - number):
+                words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")
+            clear_bars()
+            line = "   ".join(map(printable, words))
+            sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {line}\n")
+            sys.stdout.flush()
+            yield outcome
 
 
 def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -109,19 +103,29 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     from cnnpool.launch.runners import RUNNERS
 
     if name == "local":
-        return _counted(RUNNERS["processes"](jobs, jobs=1), jobs)
+        return RUNNERS["processes"](jobs, jobs=1)
     runner = registry.lookup(RUNNERS, GROUPS["launch"].entries, name)
-    return _counted(runner(jobs, **options), jobs)
+    return runner(jobs, **options)
 
 
-def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """``outcomes`` as they come; on a terminal, also count how many of several ``jobs`` have ended."""
-    shown = len(jobs) > 1 and sys.stderr.isatty()
-    with Progress("training", len(jobs), "jobs") if shown else nullcontext() as progress:
-        for outcome in outcomes:
-            if progress:
-                progress.step()
-            yield outcome
+def run_local(jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """Like :func:`run_here`; after a job that ran out of memory the others run in separate processes.
+
+    Memory still held by the failed job could make small jobs fail too.
+    """
+    for number, outcome in enumerate(run_here(jobs), 1):
+        yield outcome
+        if outcome.out_of_memory and number < len(jobs):
+            # torch is imported already. With the same number of threads the results are bit-identical.
+            import torch
+
+            from cnnpool.launch.runners import RUNNERS
+            from cnnpool.system.hardware import release_memory
+
+            release_memory()
+            sys.stdout.write("out of memory: the other jobs run in separate processes\n")
+            yield from RUNNERS["processes"](jobs[number:], jobs=1, threads=torch.get_num_threads())
+            return
 
 
 def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:

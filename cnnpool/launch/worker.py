@@ -181,7 +181,9 @@ def _work(
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     if output:
-        _write_into(output)
+        with output.open("ab") as file:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
     # Line-buffered, so that a killed job loses no output.
     streams = ignore_broken_pipes(by_lines=True)
     with Signals():
@@ -201,9 +203,3 @@ def _end_with_parent() -> None:
     if parent:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _write_into(output: Path) -> None:
-    with output.open("ab") as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)

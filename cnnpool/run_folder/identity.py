@@ -53,7 +53,12 @@ def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def same_choice(asked: Mapping[str, Any]) -> str:
     """A short text that the ``asked`` settings of two runs share if they differ at most in their seeds."""
     own = {k: v for k, v in flat(asked) if k.rpartition(".")[2] != "seed" or k.startswith("probe.")}
-    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
+    return digest(json.dumps(own, sort_keys=True))
+
+
+def digest(text: str, letters: int = 8) -> str:
+    """The first ``letters`` of the SHA-256 of ``text``, which tell a few texts apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:letters]
 
 
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -12,7 +12,10 @@ QUICK = [
 
 @pytest.fixture
 def call(capfd):
-    """A function that runs one command in this process: (status, stdout, stderr); ``quick`` trains fast."""
+    """A function that runs one command in this process: (status, stdout, stderr).
+
+    ``quick`` trains fast; ``refused`` is the line of a training that is a mistake.
+    """
 
     def run(*arguments):
         with pytest.raises(SystemExit) as stop:
@@ -20,7 +23,12 @@ def call(capfd):
         out, err = capfd.readouterr()
         return stop.value.code or 0, out, err
 
-    run.quick = QUICK
+    def refused(*arguments):
+        status, _, err = run("train", *arguments)
+        assert status == 2 and err.count("\n") == 1, err
+        return err
+
+    run.quick, run.refused = QUICK, refused
     return run
 
 

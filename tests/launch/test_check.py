@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnnpool import cli, registry
+from cnnpool import registry
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
 
@@ -26,8 +26,9 @@ VALUES = {
     "data.batch_size=0": "data.batch_size must be a whole number from 1 to",
     "model.width=0": "model.width must be a whole number from 1 to 16,384, got 0",
     "readout=flatten readout.hidden=-1": "readout.hidden must be a whole number from 0 to 65,536, got -1",
-    "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
+    "+probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
     "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
+    "fit.epochs=many": "fit.epochs must be a whole number from 1 to 10^9, got 'many'",
     "fit.test=best fit.epochs=3 trainer.check_val_every_n_epoch=4": "fit.test=best needs an epoch with "
     "validation: lower trainer.check_val_every_n_epoch=4 to fit.epochs=3 or less",
     "trainer.max_time=00:00:00:00": "trainer.max_time=00:00:00:00 is no time to train in: raise it",
@@ -61,21 +62,23 @@ HINTS = {
     "+trainer.num_sanity_val_steps=2": "trainer.fast_dev_run=true", "log.tags=[a]": "log=mlflow,wandb",
     "trainer.accelerator=tpu": "one of auto, cpu, gpu, mps",
     "fit.quantisation_bits=1": "choose from fit.",
-    "pool.kernel_size=3(": "quote special characters: 'pool.kernel_size='"
+    "pool.kernel_size=3(": "quote special characters: 'pool.kernel_size='",
+    "stage.s2=avg": "a stage's operator is chosen by pool@stage.s2=avg",
+    "probe.gradient.sampels=4": "did you mean 'probe.gradient.samples'?",
+    "pool.kernal_size=3": "did you mean 'pool.kernel_size'?", "zzz=1": "unknown key 'zzz'; choose from ",
+    "pool.p=3": "'pool.p' is an option of pool=aps,gem,lp,max_aps, not of the pool that is chosen",
+    "model.norm=false": "'model.norm' is an option of model=allconv, not of the model that is chosen",
 }  # fmt: skip
 
 
-def test_a_wrong_word_is_answered_by_what_there_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_wrong_word_is_answered_by_what_there_is(call, in_a_folder):
     for words, hint in HINTS.items():
-        with pytest.raises(SystemExit):
-            cli.main(["train", *words.split()])
-        error = capsys.readouterr().err
+        error = call.refused(*words.split())
         assert hint in error and error.count(",") < 16, (words, error)
+    assert not list(in_a_folder.iterdir())
 
 
 def test_paths_work_as_people_type_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for root in ("~/pics", "/tmp/My Photos (2024)", "/tmp/it's\\'", "a+b=c", "C:\\"):
         (job,) = jobs_of(Request([f"data.root={root}", "hydra.run.dir=outputs/a+fit.max_steps=20"]))
@@ -87,8 +90,7 @@ def test_paths_work_as_people_type_them(tmp_path, monkeypatch):
         assert again.settings["data"] == job.settings["data"]
 
 
-def test_a_value_out_of_range_is_named_as_the_command_line_does(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_value_out_of_range_is_named_as_the_command_line_does():
     for words, message in VALUES.items():
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             jobs_of(Request(words.split()))
@@ -113,36 +115,27 @@ assert "hydra" in sys.modules
 
 @pytest.mark.parametrize("command", LATE)
 def test_options_that_do_not_go_together_are_refused_in_one_line_as_the_command_line_names_them(
-    command, tmp_path, monkeypatch, capsys
+    command, call
 ):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["train", "data=digits", "fit=smoke", *command.split()])
-    error = capsys.readouterr().err.splitlines()
-    assert stop.value.code == 2
+    status, _, err = call("train", "data=digits", "fit=smoke", *command.split())
+    error = err.splitlines()
+    assert status == 2
     assert [line for line in error if line.startswith("error: ")] == error[-1:]
     assert error[-1].startswith(f"error: {LATE[command]}"), error
     assert not list(Path().iterdir())
 
 
 @pytest.mark.parametrize("sweep", ["pool.stride=2,-1", "pool=max,avg seed=0,1 pool.stride=1,2,3,-1"])
-def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(
-    sweep, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["train", "-m", "data=digits", *sweep.split()])
-    assert stop.value.code == 2 and not list(tmp_path.iterdir())
+def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(sweep, call, tmp_path):
     said = "error: pool.stride must be a whole number from 1 to 1,024, or two of them, got -1\n"
-    assert capsys.readouterr().err == said
+    assert call.refused("-m", "data=digits", *sweep.split()) == said and not list(tmp_path.iterdir())
 
 
-def test_an_operator_of_an_installed_package_is_checked_by_its_signature(tmp_path, monkeypatch):
+def test_an_operator_of_an_installed_package_is_checked_by_its_signature(monkeypatch):
     class Foreign:
         def __init__(self, channels: int, *, fancy: int = 1):
             pass
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_foreign", lambda group: {"mine": group} if "operators" in group else {})
     monkeypatch.setattr(registry, "_loaded", lambda point: Foreign)
     with pytest.raises(

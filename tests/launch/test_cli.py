@@ -3,9 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from cnnpool.launch import names_of
 from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
 
@@ -23,29 +20,6 @@ def test_an_unknown_command_is_one_line_and_status_2(call):
     status, _, err = call("trian")
     assert status == 2
     assert err.startswith("error: no command 'trian'; did you mean 'train'?") and err.count("\n") == 1
-
-
-# Those that scripts/reliability/fault does not try already.
-MISTAKES = {
-    "stage.s2=avg": "a stage's operator is chosen by pool@stage.s2=avg",
-    "probe.gradient.sampels=4": "did you mean 'probe.gradient.samples'?",
-    "pool.kernal_size=3": "did you mean 'pool.kernel_size'?",
-    "zzz=1": "unknown key 'zzz'; choose from ",
-    "pool.p=3": "'pool.p' is an option of pool=aps,gem,lp,max_aps, not of the pool that is chosen",
-    "model.norm=false": "'model.norm' is an option of model=allconv, not of the model that is chosen",
-    "fit.epochs=many": "fit.epochs must be a whole number from 1 to 10^9, got 'many'",
-    "+probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
-}
-
-
-@pytest.mark.parametrize("override", MISTAKES)
-def test_a_mistake_is_a_line_that_names_it_and_status_2_and_trains_nothing(override, call, in_a_folder):
-    status, _, err = call("train", *call.quick, override)
-    assert status == 2, err
-    assert MISTAKES[override] in err
-    assert "Traceback" not in err
-    assert not list(in_a_folder.rglob("results.json"))
-    assert not list(in_a_folder.rglob("*.ckpt"))
 
 
 def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder):
@@ -90,14 +64,6 @@ def test_one_override_sets_every_stage_and_one_sets_a_single_stage(call, in_a_fo
     stages = json.loads(results.read_text())["stages"]
     assert stages["s1"]["name"] == "avg" and stages["s1"]["kernel_size"] == 2
     assert stages["s2"]["name"] == "max" and stages["s2"]["kernel_size"] == 3
-
-
-def test_every_pool_and_readout_can_be_chosen(call):
-    status, out, _ = call("train", "--help")
-    assert status == 0 and "1 a run failed, 2 a mistake in what was asked, 128 + the signal" in out
-    for room in ("pool", "readout", "model", "data"):
-        assert len(found := names_of(room)) > 8
-        assert all(name in out for name in found)
 
 
 def test_scripts_are_doors_to_the_same_commands():

@@ -50,8 +50,7 @@ def test_a_folder_may_be_called_by_a_number(call, in_a_folder):
 def test_a_damaged_results_file_is_named_and_kept(call, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "results.json").write_text("{half")
-    status, _, err = call("train", *call.quick, FOLDER)
-    assert status == 2 and "here/results.json is damaged: delete it to train again" in err
+    assert "here/results.json is damaged: delete it to train again" in call.refused(*call.quick, FOLDER)
     assert (tmp_path / "here" / "results.json").read_text() == "{half"
 
 
@@ -78,8 +77,7 @@ def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_p
     assert states == ["running"]
     assert [path.name for path in run.iterdir() if path.name not in (".lock", "train.log")] == ["mine.txt"]
     monkeypatch.undo()
-    code, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
-    assert code == 2 and "holds files that no run wrote (mine.txt)" in err
+    assert "holds files that no run wrote (mine.txt)" in call.refused(*call.quick, f"hydra.run.dir={run}")
     assert run_job.outcome_if_done(Job(run, [], {})).state == "refused"
 
 

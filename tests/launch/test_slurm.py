@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("submitit", reason="needs pip install 'cnnpool[slurm]'")
 from submitit.core.utils import DelayedSubmission, JobPaths, cloudpickle_dump
 
-from cnnpool.launch import run_slurm, slurm_queue
+from cnnpool.launch import run_slurm
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.run_folder import status as run_status
 
@@ -91,7 +91,7 @@ def cluster(tmp_path, monkeypatch):
             (tmp_path / "bin" / name).write_text(body)
             (tmp_path / "bin" / name).chmod(0o755)
         made = Cluster(tmp_path, steps)
-        monkeypatch.setattr(slurm_queue, "ask", made.ask)
+        monkeypatch.setattr(run_slurm, "ask", made.ask)
         return made
 
     return stand_in
@@ -156,8 +156,8 @@ def test_a_cluster_that_does_not_answer_holds_a_stopped_command_for_a_time_only(
 
 def test_a_reason_to_wait_that_does_not_pass_is_said_once(capfd, monkeypatch):
     lines = "1_0|PENDING|Priority\n1_1|PENDING|PartitionTimeLimit\n1_2|RUNNING|None\n"
-    monkeypatch.setattr(slurm_queue, "ask", lambda *words: lines)
-    queue = slurm_queue.Queue()
+    monkeypatch.setattr(run_slurm, "ask", lambda *words: lines)
+    queue = run_slurm.Queue()
     assert queue.ended(["1_0", "1_1"]) == queue.ended(["1_2"]) == {}
     assert capfd.readouterr().err == "launch=slurm: a job waits: PartitionTimeLimit\n"
 
@@ -176,7 +176,7 @@ def test_a_job_that_gives_way_leaves_no_result_and_a_cancelled_one_does(tmp_path
     asked = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    monkeypatch.setattr(slurm_queue, "ask", lambda *words: asked.append(words) or shown)
+    monkeypatch.setattr(run_slurm, "ask", lambda *words: asked.append(words) or shown)
     stop = Outcome("a", "stopped", "", 128 + signal.SIGTERM, tmp_path)
     monkeypatch.setattr(run_slurm, "run", lambda job: stop)
     task = run_slurm.Task(Job(tmp_path, [], {}), tmp_path, 1)
@@ -262,12 +262,12 @@ def test_a_job_whose_time_is_up_saves_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not slurm_queue.ask("sinfo", "-h"), reason="needs a SLURM cluster that answers sinfo")
+@pytest.mark.skipif(not run_slurm.ask("sinfo", "-h"), reason="needs a SLURM cluster that answers sinfo")
 def test_on_slurm_itself_a_job_queued_again_goes_on_and_a_cancelled_one_is_told(tmp_path):
     options = ["launch.cluster=slurm", "launch.mem_gb=1", "launch.jobs=1", "fit.epochs=400", "seed=0,1"]
     with sweep(*options) as process:
         folder = endless(tmp_path)
-        first, second = sorted(slurm_queue.own(), key=lambda number: int(number.rpartition("_")[2]))[-2:]
+        first, second = sorted(run_slurm.in_queue(), key=lambda number: int(number.rpartition("_")[2]))[-2:]
         for words in (("scancel", second), ("scontrol", "requeue", first)):
             subprocess.run(words, check=True)
         out, err = process.communicate(timeout=PATIENCE_S)

@@ -229,8 +229,7 @@ def test_the_status_is_2_only_where_nothing_but_mistakes_is_in_the_way(outcomes,
     assert conclude([outcome(*each) for each in outcomes]) == status
 
 
-def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(monkeypatch):
     monkeypatch.setattr(sweep, "run_local", lambda jobs: iter(jobs))
 
     def drawn(*words):
@@ -313,8 +312,7 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeyp
         (["experiment=mnist_operators", "seed=0"], 12, "mnist_operators/mnist/convnet/max/seed0"),
     ],
 )
-def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first):
     asked = jobs_of(Request(arguments, multirun=True))
     assert len(asked) == jobs
     assert asked[0].name == first

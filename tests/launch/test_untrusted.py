@@ -78,8 +78,7 @@ def write(folder, name, text):
 def test_no_file_of_a_configuration_folder_names_code(name, call, tmp_path, harm):
     for text, said in FILES[name].items():
         path = write(tmp_path, name, "# @package _global_\n" * (name == EXPERIMENT) + text)
-        status, _, err = call("train", "-cd", "mine", *call.quick, CHOSEN[name])
-        assert status == 2 and said in err and err.count("\n") == 1, err
+        assert said in call.refused("-cd", "mine", *call.quick, CHOSEN[name])
         path.unlink()
     assert not harm.exists() and not (tmp_path / "outputs").exists()
 
@@ -88,13 +87,11 @@ def test_no_file_of_a_configuration_folder_names_code(name, call, tmp_path, harm
 def test_no_sweep_of_a_configuration_folder_names_code(key, call, tmp_path, harm):
     text = f"# @package _global_\nhydra: {{sweeper: {{params: {{'{key}': harm.run}}}}}}\n"
     write(tmp_path, EXPERIMENT, text)
-    status, _, err = call("train", "-m", "--config-dir", "mine", "experiment=evil", *call.quick)
-    assert status == 2 and key.lstrip("+") in err and err.count("\n") == 1, err
+    assert key.lstrip("+") in call.refused("-m", "--config-dir", "mine", "experiment=evil", *call.quick)
     assert not harm.exists() and not (tmp_path / "outputs").exists()
 
 
-def test_a_folder_may_bring_choices_experiments_and_sweeps(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_may_bring_choices_experiments_and_sweeps(tmp_path):
     text = "hydra: {sweep: {dir: there}, sweeper: {params: {seed: '0,1', pool: 'max,avg'}}}\n"
     write(tmp_path, "experiment/own.yaml", f"# @package _global_\n{text}")
     jobs = jobs_of(Request(["experiment=own"], multirun=True, config_dir=tmp_path / "mine"))
@@ -109,9 +106,8 @@ def test_no_secret_is_a_setting(call, tmp_path, monkeypatch):
         ["+data.password=s3cr3t"],
         ["-m", "+pool.token=s3cr3t,s3cr3t"],
     ):
-        status, _, err = call("train", *words, *call.quick)
-        assert status == 2 and "settings are saved with the run" in err and err.count("\n") == 1
-        assert "s3cr3t" not in err
+        err = call.refused(*words, *call.quick)
+        assert "settings are saved with the run" in err and "s3cr3t" not in err
     # How many tokens a network of a script's own has is none, nor is a word of an ordinary variable.
     monkeypatch.setenv("SOME_IMPLICIT_TOKEN", "false")
     own = {key: {"num_tokens": 4, "cls_token": True, "max_tokens": None} for key in NEEDED}
@@ -148,9 +144,8 @@ def test_a_file_that_cannot_be_meant_is_named_in_one_line(name, call, tmp_path):
     pool = ["pool=mine"] if name == "pool/mine.yaml" else []
     for text, said in UNREADABLE[name].items():
         write(tmp_path, name, text)
-        status, _, err = call("train", "--config-dir", "mine", *pool, *call.quick)
-        assert status == 2 and said in err, err
-        assert err.count("\n") == 1 and len(err) < 600 and "Traceback" not in err
+        err = call.refused("--config-dir", "mine", *pool, *call.quick)
+        assert said in err and len(err) < 600 and "Traceback" not in err
     assert not (tmp_path / "outputs").exists() and not (tmp_path / "done").exists()
 
 
@@ -182,8 +177,7 @@ def test_words_that_cannot_be_meant_are_refused_in_a_short_line_that_a_terminal_
         assert said in err and err[:-1].isprintable()
 
 
-def test_the_address_of_a_cluster_comes_from_no_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_address_of_a_cluster_comes_from_no_file(tmp_path):
     text = "defaults: [{override /launch: ray}]\nlaunch: {address: 'ray://evil:10001'}\n"
     path = write(tmp_path, "experiment/paper.yaml", f"# @package _global_\n{text}")
     for words, multirun in ((["experiment=paper"], False), (["experiment=paper", "seed=0,1"], True)):
@@ -219,8 +213,7 @@ def test_a_bad_file_harms_only_the_commands_that_use_it(call, tmp_path):
     assert call("train", "-cd", "mine", "pool=good", "--cfg", "job")[0] == 0
     for words, said in ((["pool=bad"], "bad.yaml"), ([], "max.yaml"), (["pool=worse"], "bad.yaml"),
                         (["pool=good", "experiment=loud"], "hydra.verbose")):  # fmt: skip
-        status, _, err = call("train", "-cd", "mine", *words, "--cfg", "job")
-        assert status == 2 and said in err and err.count("\n") == 1, err
+        assert said in call.refused("-cd", "mine", *words, "--cfg", "job")
 
 
 HARMFUL = "gpu\\ntouch harm #"

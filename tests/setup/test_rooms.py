@@ -62,8 +62,7 @@ ROOMS = {
     "bounds": "annotated_types",
     "quantity": ".json_text",
     "registry": "pydantic .bounds",
-    "schema": ".bounds .registry .signatures .system",
-    "signatures": SCHEMA,
+    "schema": f".system {SCHEMA}",
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
 
