@@ -127,7 +127,8 @@ class Quantity:
     def record(self) -> dict[str, Any]:
         """The entry in ``results.json`` under the key: every field that differs from its default."""
         differing = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
-        return finite({name: getattr(self, name) for name in differing if name != "key"})
+        found: dict[str, Any] = finite({name: getattr(self, name) for name in differing if name != "key"})
+        return found
 
 
 fraction = partial(Quantity, form="fraction", range=(0.0, 1.0))

@@ -143,7 +143,7 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     values = {key: list(dict.fromkeys(text_at(run, key) for run in (first, second))) for key in own}
     values = _shortest({key: two for key, two in values.items() if len(set(map(same, two))) > 1})
     if not values:
-        return DifferentRunsError(f"{said}{_alike(first, second)}: remove one", "", {}, mixable=False)
+        return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
     short, by, steps = key.removesuffix(".name"), ["pool"], ""
     if isinstance(first, Logged):
@@ -152,13 +152,6 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
-
-
-def _alike(first: Run, second: Run) -> str:
-    one, two = (run.results.overrides for run in (first, second))
-    words = [" ".join(word for word in own if word not in other) for own, other in ((one, two), (two, one))]
-    spelled = f", spelled {' or '.join(word or 'without' for word in words)}" if any(words) else ""
-    return f"they have the same settings{spelled}"
 
 
 def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:

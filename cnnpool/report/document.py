@@ -47,19 +47,18 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
     if not others:
         return f"{name}: {mean} ({seeds})."
-    apart = [row for row in others if row.verdict in SHOWN and row.versus]
-    apart.sort(key=lambda row: -abs(row.versus.summary.mean) if row.versus else 0.0)
+    apart = [(row.choice.label, row.versus.summary) for row in others if row.versus and row.verdict in SHOWN]
+    apart.sort(key=lambda pair: -abs(pair[1].mean))
     parts = [
-        f"{row.choice.label} is {one.amount(abs(s.mean))} {'above' if s.mean > 0 else 'below'} "
+        f"{label} is {one.amount(abs(s.mean))} {'above' if s.mean > 0 else 'below'} "
         f"{interval(one, s, sign=True)}"
-        for row in apart[:LISTED]
-        if row.versus and (s := row.versus.summary)
+        for label, s in apart[:LISTED]
     ]
     if more := len(apart[LISTED:]):
         parts[-1] += f", and {more} more {'choices differ' if more > 1 else 'choice differs'}"
     kinds: dict[str, list[str]] = {}
     for row in others:
-        if row not in apart:
+        if row.verdict not in SHOWN:
             word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
             kinds.setdefault(word, []).append(row.choice.label)
     parts += [f"{word} for {', '.join(labels)}" for word, labels in kinds.items()]

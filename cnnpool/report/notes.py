@@ -34,7 +34,7 @@ def observe(
             notes.append(f"{label}: {metric.title} is {kind} for seed {_list(seeds)}; left out of all means")
         if missing:
             notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
-        notes += _short(row, metric.key) + _written(row)
+        notes += _short(row, metric.key)
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
@@ -57,14 +57,6 @@ def _short(row: Row, tag: str) -> list[str]:
     early = [f"{folder} at step {step:g}" for folder, step in ends.items() if step < usual]
     some = f"{len(early)} of {len(ends)} runs end before step {usual:g}, such as {', '.join(early[:3])}"
     return [f"{row.choice.label}: {some}: unfinished?"] * bool(early)
-
-
-def _written(row: Row) -> list[str]:
-    """Sentences on the numbers of other programs that are one choice though they are written differently."""
-    runs = logged(row.choice.runs.values())
-    texts = {key: dict.fromkeys(run.parts[key] for run in runs) for run in runs[:1] for key in run.asked.keys}
-    several = {key: " and ".join(some) for key, some in texts.items() if len(some) > 1}
-    return [f"{row.choice.label}: {key} is {some}, which are equal" for key, some in several.items()]
 
 
 def sizes(measures: Sequence[Measure]) -> list[Measure]:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +65,7 @@ class Run:
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """Dotted keys of all numbers that were measured."""
-        return tuple(sys.intern(key) for key, _ in numbers(self.measured))
+        return tuple(key for key, _ in numbers(self.measured))
 
     def setting(self, key: str) -> Any:
         """The value of a key of ``--by`` or ``--where``: a setting, or a whole configuration group."""

@@ -22,6 +22,10 @@ def two(shelf):
     return shelf.sweep(max=SEEDS, avg=[value - 0.01 - 0.001 * k for k, value in enumerate(SEEDS)])
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def error_of(capsys, *argv):
     assert main([str(word) for word in argv]) == 2
     out, err = capsys.readouterr()
@@ -66,17 +70,17 @@ def test_csv_and_json_hold_the_numbers_unrounded(two, tmp_path):
 
 
 def test_everything_is_written_and_by_the_same_runs_the_same_bytes(two, tmp_path, monkeypatch, figures):
-    contents = []
+    found = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         assert main([str(two.root), "--out", "r"]) == 0
-        contents.append({path.name: path.read_bytes() for path in (tmp_path / name / "r").iterdir()})
-    assert contents[0] == contents[1]
+        found.append(contents(tmp_path / name / "r"))
+    assert found[0] == found[1]
     figures = {"accuracy", "differences", "learning", "gradient", "shift", "pareto"}
     drawn = {f"{name}.{kind}" for name in figures for kind in ("png", "svg")}
     tables = {"report.md", "report.html", "table.csv", "runs.csv", "table.tex", "table.json"}
-    assert contents[0].keys() == drawn | tables
+    assert found[0].keys() == drawn | tables
 
 
 def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
@@ -145,10 +149,6 @@ def test_a_damaged_line_of_the_metrics_is_told_and_the_run_compared(two, capsys)
     assert main([str(two.root)]) == 0
     said = f"{two.root / 'max' / 'seed9' / 'metrics.jsonl'} is damaged: it ends in epoch 2 of 5"
     assert capsys.readouterr().out.count(said) == 1
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_folder_that_holds_no_report_is_refused_and_left_as_it_is(two, tmp_path, capsys):

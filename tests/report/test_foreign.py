@@ -124,9 +124,7 @@ def test_the_runs_needed_of_each_do_not_depend_on_how_many_there_are():
     six, many = (np.resize([-1.0, 1.0], n) * math.sqrt((n - 1) / n) for n in (6, 200))
     needed = []
     for base, shift in ((six, 0.9), (many, 0.9), (many, -0.9)):
-        groups = {"a": base.tolist(), "b": (six + shift).tolist()}
-        rows = columns(groups)
-        del rows["seed"]
+        rows = {"group": ["a"] * len(base) + ["b"] * len(six), "acc": [*base, *(six + shift)]}
         (_, row) = cnnpool.compare(rows, "acc", by="group", seed="none")
         assert row["difference_sd"] == pytest.approx(math.sqrt(2))
         needed.append(row["needed"])
@@ -138,13 +136,10 @@ def test_the_runs_needed_of_each_do_not_depend_on_how_many_there_are():
     assert needed == [21, 21, 21] and power(21) >= 0.8 > power(20)
 
 
-def test_a_group_too_small_for_a_verdict_leaves_the_others_their_pairs(caplog):
-    groups = {"a": [0.7, 0.78, 0.85, 0.91], "b": [0.721, 0.799, 0.8705, 0.93]}
-    alone = cnnpool.compare(columns(groups), "acc", **NAMED)
-    beside = cnnpool.compare(columns(groups | {"c": [0.72]}), "acc", **NAMED)
-    assert [row["verdict"] for row in alone] == ["baseline", "better"]
-    assert [row["verdict"] for row in beside][:2] == ["baseline", "better"]
-    assert beside[2]["verdict"].startswith("too few seeds (1")
+def test_a_group_too_small_for_a_verdict_leaves_the_others_their_pairs():
+    groups = {"a": [0.7, 0.78, 0.85, 0.91], "b": [0.721, 0.799, 0.8705, 0.93], "c": [0.72]}
+    verdicts = [row["verdict"] for row in cnnpool.compare(columns(groups), "acc", **NAMED)]
+    assert verdicts == ["baseline", "better", "too few seeds (1, at least 3 are needed)"]
 
 
 def test_a_value_that_is_no_number_is_a_run_that_diverged_in_any_precision():
@@ -234,11 +229,7 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "said"),
     [
-        (
-            "a,0,1 a,0,2",
-            {},
-            "two runs of 'a' with seed 0: .*line 2 and .*line 3; they have the same settings",
-        ),
+        ("a,0,1 a,0,2", {}, "runs of 'a' with seed 0: .*line 2 and .*line 3; they have the same settings"),
         ("a,0,1 a,x,2", {}, 'line 3, seed: "x" is not a whole number from 0; --seed none'),
         ("a,0,1 a,,2", {}, "line 3: seed is missing"),
         ("a,0,1 a,1", {}, "line 3 has 2 cells, and the header has 3"),
@@ -260,15 +251,9 @@ def test_rows_that_are_no_runs_are_refused_with_their_places(tmp_path, lines, op
 CURVES = {
     "one a choice": ("t", [(g, k) for g in "ab" for k in range(9)]),
     "several a choice": ("t", [(g, k) for g in "ab" for _ in range(3) for k in range(1, 9)]),
-    "interleaved": ("t", [(g, k) for k in range(9) for g in "ab"]),
-    "newest first": ("t", [(g, k) for g in "ab" for k in range(8, -1, -1)]),
     "stopped early": ("t", [("a", k) for k in range(9)] + [("b", k) for k in range(5)]),
     "beside a last row": ("epoch", [("a", k) for k in range(9)] + [("b", 8)]),
     "in any order": ("t", [(g, 7 * k % 9) for k in range(9) for g in "ab"]),
-    "in any order, stopped early": (
-        "t",
-        [("a", 7 * k % 9) for k in range(9)] + [("a", 2), ("a", 0), ("a", 1)],
-    ),
     "of fractions": ("t", [(g, k / 10) for g in "ab" for k in range(8)]),
     "one after the other": ("round", [("a", k) for k in range(9)] + [("b", k) for k in range(9, 18)]),
     "begun elsewhere": ("round", [("a", 5 * k % 9) for k in range(9)] + [("b", k) for k in range(4, 12)]),
@@ -587,8 +572,6 @@ def test_equal_numbers_are_one_choice_however_they_are_written(tmp_path, form):
     # 007 is a name, as is one whose exponent no number has.
     wanted = {"lr=0.1": 6, "lr=0.01": 3, "lr=007": 3, "lr=7": 3, "lr=12e4567": 3}
     assert {one["choice"]: one["n"] for one in found} == wanted
-    note = "lr=0.1: lr is 0.1 and 1e-1 and .10 and +0.1 and 1.0E-01, which are equal"
-    assert note in found.comparison.notes
     for where in ("lr=1e-1,1e-2", "lr=0.10,.01"):
         assert set(means(data, "acc", by="lr", seed="seed", where=[where])) == {"lr=0.1", "lr=0.01"}
     assert set(means(data, "acc", by="lr", seed="seed", where="lr=07,007")) == {"lr=007"}

@@ -161,15 +161,10 @@ def rows_of(figure):
 
 
 def test_forest_plots_begin_with_the_best_are_hollow_where_nothing_is_shown_and_name_their_sides(shelf):
-    noise = [0.0, 0.01, -0.01, 0.02]
     # blur swings against the others.
-    for pool, level, swing, period in (
-        ("max", 0.8, 1, 1),
-        ("avg", 0.5, 1, 2),
-        ("blur", 0.81, -4, 1),
-        ("strided", 0.9, 1, 3),
-    ):
-        for seed, own in enumerate(noise):
+    pools = {"max": (0.8, 1, 1), "avg": (0.5, 1, 2), "blur": (0.81, -4, 1), "strided": (0.9, 1, 3)}
+    for pool, (level, swing, period) in pools.items():
+        for seed, own in enumerate([0.0, 0.01, -0.01, 0.02]):
             shelf.put(pool=pool, seed=seed, accuracy=level + swing * own + 0.001 * (seed % period))
     accuracy = compare(read([shelf.root]))
     with styled():
@@ -241,19 +236,17 @@ def test_distances_and_costs_of_a_foreign_probe_have_figures_and_notes(shelf):
 def crowd(tmp_path_factory):
     """Twelve choices with names of every length, three seeds, and one without learning curves."""
     shelf = Shelf(tmp_path_factory.mktemp("crowd"))
-    names = [f"pool_{n}" for n in range(10)]
-    accuracy = [[0.6 + 0.02 * n, 0.61 + 0.02 * n, 0.63 + 0.02 * n] for n in range(12)]
     change = {f"s{k}": {"relative_change": {"1": 0.2, "2": 0.3}} for k in range(2)}
     invariance = {"stages": change, "consistency": {"distinct": 0.95}}
     gradient = {f"layer{k}_0_downsample": {"zero_fraction": 0.75} for k in range(2)}
     options = {"kernel_size": 3, "padding": 1, "some_option_with_a_long_name": "reflect"}
-    pools = [{"name": "max", "stride": 2}, {"name": "max", "stride": 2, **options}, *names]
-    for pool, values in zip(pools, accuracy, strict=True):
-        for seed, value in enumerate(values):
-            name = pool if isinstance(pool, str) else f"max{len(pool)}"
-            own = {"pool": pool if isinstance(pool, dict) else {"name": pool, "stride": 2}, "seed": seed}
-            own |= {"accuracy": value, "logged": 1 if pool == "pool_3" else 3, "overrides": []}
-            shelf.put(f"{name}/seed{seed}", gradient=gradient, invariance=invariance, **own)
+    names = ["max", "max", *(f"pool_{n}" for n in range(10))]
+    for place, name in enumerate(names):
+        pool = {"name": name, "stride": 2, **(options if place == 1 else {})}
+        for seed, more in enumerate((0.0, 0.01, 0.03)):
+            own = {"pool": pool, "seed": seed, "accuracy": 0.6 + 0.02 * place + more, "overrides": []}
+            own |= {"gradient": gradient, "invariance": invariance, "logged": 1 if name == "pool_3" else 3}
+            shelf.put(f"{place}/seed{seed}", **own)
     return compare(read([shelf.root]))
 
 

@@ -152,11 +152,8 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
                 _mark(axes, *points, styles[label], f"{label} (n={n})", hollow=bool(beaten[label]))
         axes.set_xlabel(f"{goal.header}\n({'more' if goal.sense > 0 else 'less'} is better)")
         axes.margins(0.12)
-        for move, have, one in (
-            (axes.set_xlim, axes.get_xlim(), goal),
-            (axes.set_ylim, axes.get_ylim(), metric),
-        ):
-            panels.within(move, have, one.on_axis(-np.inf, np.inf))
+        panels.within(axes.set_xlim, axes.get_xlim(), goal.on_axis(-np.inf, np.inf))
+        panels.within(axes.set_ylim, axes.get_ylim(), metric.on_axis(-np.inf, np.inf))
         panels.plain_ticks(axes, 5)
         if goal.quantity.form == "count":
             axes.xaxis.set_major_formatter(partial(_formatted, goal))

@@ -41,7 +41,7 @@ def headlines(
         key for key, one in of_key.items() if comparison.stage in ("", one.get("stage", comparison.stage))
     ]
     measures = [comparison.measure(key) for key in keys]
-    table = spreads(comparison, keys)
+    table = spreads(comparison, measures)
     if not table:
         return None
     styles, quantities = styles_of(comparison), {one.quantity.key: one.quantity for one in measures}
@@ -82,7 +82,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
             here = ((at["px"], key) for key, at in of_key.items() if at["stage"] == stage)
             own = {int(px): key for px, key in here if px.isdecimal()}
             distances = sorted(own)
-            if table := spreads(comparison, [own[px] for px in distances]):
+            if table := spreads(comparison, [comparison.measure(own[px]) for px in distances]):
                 where = f"stage {stage}" if len(declared) == 1 else f"{short[one.key]}, stage {stage}"
                 found[where] = distances, table
         captions.append(f"{short[one.key].capitalize()}: {one.definition}")
@@ -107,10 +107,9 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
     return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
 
 
-def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
-    """Label -> (3, keys), in the unit shown and within the possible values, for choices that have any key."""
+def spreads(comparison: Comparison, measures: Sequence[Measure]) -> Table:
+    """Label -> (3, measures), in the unit shown and within the possible values, for choices that have any."""
     table = {}
-    measures = [comparison.measure(key) for key in keys]
     for row in shown(comparison):
         found = [list(read(row.choice, one).values()) for one in measures]
         if any(found):
