@@ -22,7 +22,7 @@ examples:
   cnnpool explain readout=gem p=4 --image gem.png
   cnnpool explain --list
 """
-GROUPS: dict[str, "Group"] = {"pool": "pool", "readout": "readout"}
+GROUPS: tuple["Group", ...] = ("pool", "readout")
 MORE: dict[str, dict[str, Any]] = {
     "kernel_size": {"kernel_size": 3, "stride": 1},
     "ties": {"ties": "split"},
@@ -117,13 +117,9 @@ def chosen(words: list[str]) -> tuple["Group | None", str, dict[str, object]]:
     if len(names) + len(groups) > 1:
         extra = [*names, *(f"{group}={given[group]}" for group in groups)][1]
         raise ValueError(f"explain takes one operator, and options as KEY=VALUE; got {extra!r} too")
-    group = GROUPS[groups[0]] if groups else None
+    group = groups[0] if groups else None
     name = str(given.pop(group)) if group else (names or ["max"])[0]
-    return group, name, {_bare(key): value for key, value in given.items()}
-
-
-def _bare(option: str) -> str:
-    return option.removeprefix("pool.").removeprefix("readout.")
+    return group, name, {key.removeprefix("pool.").removeprefix("readout."): given[key] for key in given}
 
 
 def _picture(path: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from cnnpool.surgery.fitting import InPlaceOf
-from cnnpool.surgery.trace import CONVOLUTION, Target, Watch, dry_run
+from cnnpool.surgery.trace import CONVOLUTION, Target, Watch, dry_run, tensors
 
 After = Literal["convolution", "activation"]
 """The operator follows a convolution that had the stride at once, or behind normalisation and activation."""
@@ -175,12 +175,3 @@ class Flow(Watch):
             for call in able:
                 if value in call.inputs and call.start <= takers[0] < call.end and value not in call.outputs:
                     yield Spot(names[call.module], False)
-
-
-def tensors(found: Any) -> Iterator[Tensor]:
-    """The tensors in nested lists, tuples and dictionaries."""
-    if isinstance(found, Tensor):
-        yield found
-    elif isinstance(found, dict | list | tuple):
-        for each in found.values() if isinstance(found, dict) else found:
-            yield from tensors(each)

@@ -43,7 +43,7 @@ def as_modules(model: nn.Module) -> nn.Module:
     Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. Only
     straight code is converted: assignments to names, arithmetic, and calls of torch's functions, of children
     and of methods of such code. Any other module stays as it is: with a branch, a loop, a context, an
-    optional argument, an effect, a look at the training mode, or hooks; and a ``Sequential`` with a
+    optional argument, an effect, a look at the training mode, hooks or no source; and a ``Sequential`` with a
     ``forward`` of its own. A converted ``forward`` keeps the numbers that it read, such as ``self.size``;
     other methods keep their calls.
 
@@ -73,18 +73,20 @@ def as_modules(model: nn.Module) -> nn.Module:
 def _convert(module: nn.Module) -> None:
     """Give ``module`` a child and a ``forward`` that calls it for each of its calls, if that is safe."""
     graph = _graph(module)
-    for node in list(graph.nodes) if graph else ():
-        if found := _replacement(node):
-            images, pooling = found
-            stem = node.target.__name__
-            names = chain([stem], (f"{stem}_{number}" for number in count(2)))
-            name = next(name for name in names if not hasattr(module, name))
-            module.add_module(name, pooling.train(module.training))
-            with graph.inserting_before(node):
-                node.replace_all_uses_with(graph.call_module(name, (images,)))
-            graph.erase_node(node)
-    if graph:
-        module.__class__ = _with_forward(type(module), graph.python_code("self").src)
+    if graph is None:
+        return
+    for node in filter(_replacement, list(graph.nodes)):
+        # Evaluated again: its images may come from a call that was replaced.
+        images, pooling = _replacement(node)
+        stem = node.target.__name__
+        names = chain([stem], (f"{stem}_{number}" for number in count(2)))
+        name = next(name for name in names if not hasattr(module, name))
+        module.add_module(name, pooling.train(module.training))
+        with graph.inserting_before(node):
+            node.replace_all_uses_with(graph.call_module(name, (images,)))
+        graph.erase_node(node)
+    kind: Any = type(module)
+    module.__class__ = _with_forward(kind, graph.python_code("self").src)
 
 
 @cache
@@ -203,9 +205,9 @@ class _Straight(ast.NodeVisitor):
 
     def value(self, node: ast.expr) -> Any:
         """The object that a dotted name means; None for what is made in the call, and recorded."""
-        if isinstance(node, ast.Name):
-            return self.known.get(node.id)
-        holder = self.value(node.value) if isinstance(node, ast.Attribute) else None
+        if not isinstance(node, ast.Attribute):
+            return self.known.get(node.id) if isinstance(node, ast.Name) else None
+        holder = self.value(node.value)
         if holder is None or isinstance(holder, Tensor):
             return None
         # Not a property's value, which code computes.

@@ -5,16 +5,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from cnnpool.quantity import short
 from cnnpool.surgery.behind import Spot
-from cnnpool.surgery.costs import Cost, cost, costlier
 from cnnpool.surgery.statistics import in_batches
 from cnnpool.surgery.statistics import recalibrate as measure_statistics
-from cnnpool.surgery.trace import Target, dry_run, evaluating, line_of
+from cnnpool.surgery.trace import Target, dry_run, leaving_as_found, line_of, tensors
 
 Plan = dict[nn.Module, nn.Module]
 
@@ -44,6 +45,47 @@ class Edit:
         return f"{self.change.name} ({self.spot})" if self.spot else self.change.name
 
 
+MUCH = 2
+"""Factor in cost above which a replacement triggers a cost warning."""
+
+
+class Cost(NamedTuple):
+    """Per image: operations of convolutions and matrix products, and elements that layers return."""
+
+    flops: float
+    elements: float
+
+
+def cost(model: nn.Module, example: Tensor) -> Cost:
+    """The cost of ``model`` in evaluation mode, by torch's counter and a hook on every leaf layer."""
+    elements = [0]
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        elements[0] += output.numel() if isinstance(output, Tensor) else 0
+
+    counter = FlopCounterMode(display=False)
+    with ExitStack() as stack:
+        for layer in model.modules():
+            if next(layer.children(), None) is None:
+                stack.callback(layer.register_forward_hook(count).remove)
+        stack.enter_context(leaving_as_found(model, example))
+        stack.enter_context(counter)
+        model(example)
+    return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
+
+
+def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
+    """A sentence on a model that costs much more than before, with a ``remedy``; otherwise empty."""
+    if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
+        return ""
+    flops, elements = (f"{short(a)} -> {short(b)}" for a, b in zip(before, after, strict=True))
+    sentence = (
+        f"{name} makes the model more expensive: {flops} FLOPs of convolutions and matrix products, "
+        f"{elements} elements of maps an image"
+    )
+    return f"{sentence}; {remedy}" if remedy else sentence
+
+
 def carry_out(
     name: str,
     model: nn.Module,
@@ -61,7 +103,12 @@ def carry_out(
     verify(edits, plan, _outputs(name, model, plan, edits, example))
     # Before the change: a module of the plan may hold another one.
     former = {module: module.state_dict(keep_vars=True) for module in plan}
-    after = installed(model, plan, example, images)
+    with ExitStack() as undo:
+        install(model, plan, undo)
+        if images is not None:
+            _recalibrate(model, images)
+        after = cost(model, example)
+        undo.pop_all()
     for module, new in plan.items():
         take_former_names(former[module], new)
         share_hooks(new, module)
@@ -95,15 +142,11 @@ def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]
 
 def gradient_fault(model: nn.Module, example: Tensor) -> str:
     """The error of a backward pass in evaluation mode, which adds to no gradient; empty if there is none."""
-    devices = [example.device] if example.is_cuda else []
-    with evaluating(model), torch.random.fork_rng(devices), torch.enable_grad():
+    with leaving_as_found(model, example), torch.enable_grad():
         # A copy: the first layer may work in place, which a leaf does not allow.
         x = example.detach().clone().requires_grad_(example.is_floating_point()).clone()
         try:
-            output = model(x)
-            parts = output.values() if isinstance(output, dict) else output
-            several = isinstance(output, dict | tuple | list)
-            found = [y for y in (parts if several else [output]) if isinstance(y, Tensor) and y.requires_grad]
+            found = [y for y in tensors(model(x)) if y.requires_grad]
             inputs = [p for p in model.parameters() if p.requires_grad] + [x] * x.requires_grad
             if found:
                 torch.autograd.grad([y.sum() for y in found], inputs, allow_unused=True)
@@ -134,17 +177,6 @@ def put(model: nn.Module, plan: Plan) -> None:
                 # A table of that name may hold anything.
                 if isinstance(pool, nn.Module) and pool in plan:
                     stages[stage] = plan[pool]
-
-
-def installed(model: nn.Module, plan: Plan, example: Tensor, images: Tensor | None) -> Cost:
-    """The cost of ``model`` after ``plan``, which is undone if the model then fails, also on ``images``."""
-    with ExitStack() as undo:
-        install(model, plan, undo)
-        if images is not None:
-            _recalibrate(model, images)
-        after = cost(model, example)
-        undo.pop_all()
-    return after
 
 
 def _recalibrate(model: nn.Module, images: Tensor) -> None:

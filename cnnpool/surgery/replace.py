@@ -134,15 +134,6 @@ def swap(
     )  # fmt: skip
 
 
-def _check_place(order: Order, after: After) -> None:
-    check_choice("order", order, Order)
-    check_choice("after", after, After)
-    if (order, after) == ("before", "activation"):
-        raise ValueError(
-            "after='activation' makes convolutions dense, and order='before' leaves their stride"
-        )
-
-
 def exchange(
     model: nn.Module,
     chosen: str | Entry,
@@ -157,7 +148,12 @@ def exchange(
     recalibrate: Tensor | None = None,
 ) -> list[Change]:
     """:func:`swap` for ``options`` whose names may be those of its own parameters, such as ``order``."""
-    _check_place(order, after)
+    check_choice("order", order, Order)
+    check_choice("after", after, After)
+    if (order, after) == ("before", "activation"):
+        raise ValueError(
+            "after='activation' makes convolutions dense, and order='before' leaves their stride"
+        )
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)

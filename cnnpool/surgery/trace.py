@@ -141,12 +141,6 @@ class FunctionalPooling(Watch):
         )
 
 
-def _contexts(model: nn.Module, example: Tensor, watch: Watch | None) -> tuple[Any, ...]:
-    # Fractional max pooling also draws in evaluation mode.
-    devices = [example.device] if example.is_cuda else []
-    return evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), watch or nullcontext()
-
-
 def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
@@ -188,8 +182,8 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
         # Hooks do not fire inside compiled graphs.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
-            for context in _contexts(model, example, watch):
-                stack.enter_context(context)
+            stack.enter_context(leaving_as_found(model, example))
+            stack.enter_context(watch or nullcontext())
             model(example)
         # Third-party forward methods may raise any exception.
         except Exception as error:
@@ -211,6 +205,15 @@ def line_of(error: Exception) -> str:
     """The message of ``error`` in one line, after its type if that is informative."""
     kind = [] if isinstance(error, RuntimeError | ValueError) else [f"{type(error).__name__}:"]
     return " ".join([*kind, *str(error).split()])
+
+
+def tensors(found: Any) -> Iterator[Tensor]:
+    """The tensors in nested lists, tuples and dictionaries."""
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, dict | list | tuple):
+        for each in found.values() if isinstance(found, dict) else found:
+            yield from tensors(each)
 
 
 BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
@@ -245,6 +248,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, was_training in training.items():
             module.training = was_training
+
+
+@contextmanager
+def leaving_as_found(model: nn.Module, example: Tensor) -> Iterator[None]:
+    """Evaluation without gradients, with random numbers of its own: fractional pooling draws here too."""
+    devices = [example.device] if example.is_cuda else []
+    with evaluating(model), torch.random.fork_rng(devices), torch.no_grad():
+        yield
 
 
 def select(
