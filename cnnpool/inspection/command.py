@@ -89,7 +89,8 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
         log.info("as built:")
         before, written = examination.of(built.model, folder)
         log.info("with %s:", args.swap)
-        facts: dict[str, Any] = {"same_answers": share_of_same_answers(built.model, swapped, images.images)}
+        answers, others = (logits(one, images.images).argmax(1) for one in (built.model, swapped))
+        facts: dict[str, Any] = {"same_answers": (answers == others).double().mean().item()}
         if "cost" in probes:
             models = (built.model, swapped.to(usable(args.device)))
             some = images.images[: min(TIMED, at_once(images.images, kept=True))]
@@ -228,11 +229,6 @@ class Examination:
                 **more,
             },
         )
-
-
-def share_of_same_answers(first: nn.Module, second: nn.Module, images: Tensor) -> float:
-    """The share of images, 0..1, on which two models have the same most probable class."""
-    return (logits(first, images).argmax(1) == logits(second, images).argmax(1)).double().mean().item()
 
 
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset, run: Results | None) -> tuple[Batch, str]:

@@ -20,6 +20,7 @@ from cnnpool.data.draws import stratified
 from cnnpool.data.image_source import ImageSource
 from cnnpool.inspection.subject import Subject
 from cnnpool.probe import Batch
+from cnnpool.probe.base import ends_of
 from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.registry import lookup, options_of
 from cnnpool.run_folder.results import Results
@@ -123,10 +124,6 @@ def batch(
     images = centre(chosen.images, dataset.size).float() / 255
     convolutions = (module for module in model.modules() if isinstance(module, nn.Conv2d))
     wanted = next((one.in_channels for one in convolutions), images.shape[1])
-    mean, std = (
-        torch.tensor(own or theirs)
-        for own, theirs in ((subject.mean, dataset.mean), (subject.std, dataset.std))
-    )
     if wanted != images.shape[1]:
         if images.shape[1] != 1:
             raise ValueError(
@@ -135,9 +132,10 @@ def batch(
         images = images.expand(-1, wanted, -1, -1)
     if size is not None:
         images = F.interpolate(images, (size, size), mode="bilinear", antialias=True).clamp(0, 1)
-    mean, std = (v.expand(wanted) if len(v) == 1 else v for v in (mean, std))
-    normalised = ((images - mean[:, None, None]) / std[:, None, None]).contiguous()
-    return Batch(normalised, chosen.labels, -mean / std, (1 - mean) / std)
+    scales = subject.mean or dataset.mean, subject.std or dataset.std
+    mean, std = (tuple(scale) * (wanted if len(scale) == 1 else 1) for scale in scales)
+    means, stds = (torch.tensor(scale)[:, None, None] for scale in (mean, std))
+    return Batch(((images - means) / stds).contiguous(), chosen.labels, *ends_of(mean, std))
 
 
 def draw(

@@ -59,9 +59,8 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
     table = tables.from_rows(
         ("measure", "where", *names, "difference"),
         [answers, *(every if whole else short), *times],
-        numbers=names,
+        numbers=(*names, "difference"),
     )
-    table[-1] = tables.Column(table[-1].header, table[-1].cells)
     return _joined(
         _sentences(first, after),
         tables.text(table, max(width, NARROWEST)),

@@ -38,8 +38,8 @@ class GradientRouting(ProbeCallback):
             return {}
         images, labels, *_ = batch.first(self.SHOWN)
         taps = stage_gradients(network, stages, images, labels)
-        gradients = {stage: tap.gradient.float().cpu() for stage, tap in taps.items()}
-        return {"maps/gradient_routing": routing_figure(images.float().cpu(), gradients)}
+        gradients = {stage: tap.gradient for stage, tap in taps.items()}
+        return {"maps/gradient_routing": routing_figure(images.float(), gradients)}
 
 
 class ShiftInvariance(ProbeCallback):

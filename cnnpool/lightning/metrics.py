@@ -7,8 +7,9 @@ from numpy.random import SeedSequence
 from torch import Tensor, distributed, nn
 from torchmetrics import Metric
 
-from cnnpool.lightning.unnoticed import unnoticed
-from cnnpool.probe.base import described, examined
+from cnnpool.as_found import examined
+from cnnpool.lightning.probe_callback import unnoticed
+from cnnpool.probe.base import described
 from cnnpool.probe.consistency import PRESETS, paired_predictions, refusal
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import CellType
 from typing import Any
 from zlib import crc32
@@ -10,7 +9,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from cnnpool.probe.base import described, ends_of
+from cnnpool.probe.base import classes_of, described
 
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
 # Of an object in memory, and where a function is written in a file.
@@ -32,14 +31,7 @@ def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"images must be a floating-point tensor (N, C, H, W), got {described(images)}: {UNPACK}"
         )
-    whole = isinstance(labels, Tensor) and labels.dtype != torch.bool
-    whole = whole and not (labels.is_floating_point() or labels.is_complex())
-    if not whole or labels.shape != images.shape[:1]:
-        raise ValueError(
-            f"labels must be one class index per image, integers (N,), got {described(labels)} for "
-            f"{len(images)} images: {UNPACK}"
-        )
-    labels = labels.long()
+    labels = classes_of(images, labels, (1,), f": {UNPACK}")
     if len(labels) and labels.min() < 0:
         raise ValueError(f"labels must be class indices >= 0, got {int(labels.min())}: {UNPACK}")
     return images, labels
@@ -59,37 +51,13 @@ def fingerprint(argument: Any) -> str:
     if isinstance(argument, Tensor):
         numbers = argument.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
         return f"({described(argument)} {crc32(numbers.tobytes()):08x})"
-    if isinstance(argument, partial):
-        return fingerprint((argument.func, argument.args, *argument.keywords.items()))
     if isinstance(argument, Sequence) and not isinstance(argument, str):
         return f"({''.join(map(fingerprint, argument))})"
     if (code := getattr(argument, "__code__", None)) is not None:
         held = [cell.cell_contents for cell in argument.__closure__ or () if cell != EMPTY]
-        parts = code.co_code, code.co_names, code.co_consts, argument.__defaults__, held
-        text = repr(ordered(parts))
+        text = repr((code.co_code, code.co_names, code.co_consts, argument.__defaults__, held))
         return f"({argument.__module__}.{argument.__qualname__} {crc32(_ADDRESS.sub('', text).encode()):08x})"
-    return f"({_ADDRESS.sub('', repr(ordered(argument)))})"
-
-
-def ordered(value: Any, around: tuple[Any, ...] = ()) -> Any:
-    """``value`` with sorted lists for the sets in it, whose order differs between processes."""
-    if any(value is one for one in around):
-        return "..."
-    inside = partial(ordered, around=(*around, value))
-    if isinstance(value, set | frozenset):
-        return sorted(repr(inside(one)) for one in value)
-    if type(value) is dict:
-        return dict(zip(value, map(inside, value.values()), strict=True))
-    return type(value)(map(inside, value)) if type(value) in (tuple, list) else value
-
-
-def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tuple[Tensor, Tensor] | None:
-    """Black and white, (C,) each, in images normalised by ``mean`` and ``std``; None without either."""
-    if mean is None and std is None:
-        return None
-    if mean is None or std is None:
-        raise ValueError("mean and std belong together: give both, or neither")
-    return ends_of(mean, std)
+    return f"({_ADDRESS.sub('', repr(argument))})"
 
 
 class BatchCollector:

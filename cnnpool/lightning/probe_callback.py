@@ -1,7 +1,7 @@
 """Any probe as a callback: measured at the end of an epoch, logged by the Trainer's loggers."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,12 +10,13 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
+from torchmetrics import Metric
 
+from cnnpool.as_found import buffers_kept, examined, generators_kept
 from cnnpool.lightning import probe_batch
 from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, fingerprint, measurable
-from cnnpool.lightning.unnoticed import unnoticed
 from cnnpool.probe import Batch, Probe
-from cnnpool.probe.base import Result, Stages, described, examined, maps_of, scalars
+from cnnpool.probe.base import Result, Stages, described, ends_of, maps_of, scalars
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import measurable as measurable_stages
@@ -88,7 +89,9 @@ class ProbeCallback(Callback):
             got = f"a {type(batch).__name__} of {len(batch)}" if several else described(batch)
             raise ValueError(f"batch must be (images, labels), or a cnnpool.probe.Batch, got {got}")
         self.batch = None if batch is None else Batch(*measurable(*batch[:2]), *batch[2:])
-        self.ends = probe_batch.told_ends(mean, std)
+        if (mean is None) != (std is None):
+            raise ValueError("mean and std belong together: give both, or neither")
+        self.ends = ends_of(mean, std) if mean is not None and std is not None else None
         self.latest: Result = {}
         self._collected = BatchCollector(samples, unpack)
         self._from_training = self._checked = self._failed = False
@@ -233,10 +236,9 @@ class ProbeCallback(Callback):
 
     def _fail(self, error: Exception) -> None:
         self._failed = True
-        reason = (str(error).splitlines() or [""])[0]
         rank_zero_warn(
             f"{type(self).__name__} failed and is switched off for this training: "
-            f"{type(error).__name__}: {reason}"
+            f"{type(error).__name__}: {_line(error)}"
         )
 
     def _check(self, trainer: Trainer, module: LightningModule, images: Tensor, labels: Tensor) -> None:
@@ -278,6 +280,27 @@ class ProbeCallback(Callback):
         """Put the values where EarlyStopping and ModelCheckpoint read them; ``log`` would round them."""
         metrics = {tag: torch.tensor(value, dtype=torch.float64) for tag, value in self.values.items()}
         trainer.callback_metrics.update(metrics)
+
+
+@contextmanager
+def unnoticed(model: nn.Module) -> Iterator[None]:
+    """Keep the buffers of ``model`` and the random generators, and drop what ``model`` logs."""
+    loud = [vars(part) for part in model.modules() if isinstance(part, LightningModule)]
+    logs = [own.get("log") for own in loud]
+    measured = [part for part in model.modules() if isinstance(part, Metric)]
+    counted = [(part, dict(vars(part)), part._copy_state_dict()) for part in measured]
+    for own in loud:
+        own["log"] = lambda *_, **__: None
+    try:
+        with buffers_kept(model), generators_kept():
+            yield
+    finally:
+        for part, own, state in counted:
+            vars(part).update(own | state)
+        for own, log in zip(loud, logs, strict=True):
+            del own["log"]
+            if log is not None:
+                own["log"] = log
 
 
 def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
@@ -336,16 +359,11 @@ def check(
         if probe.tried:
             probe.measure(network, stages, *batch)
         elif any(one.by_stage for one in probe.quantities):
-            refuse_no_maps(maps_of(network, stages, images))
+            for stage, output in maps_of(network, stages, images).items():
+                if output.ndim != 4:
+                    raise ValueError(f"stage {stage} returns {described(output)}, no map (N, C, H, W)")
     except Exception as error:
         raise ValueError(f"{name} cannot measure {kind}: {_line(error)}; {NETWORK}, or {STAGES}") from error
-
-
-def refuse_no_maps(outputs: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless the outputs of all stages are (N, C, H, W)."""
-    for stage, output in outputs.items():
-        if output.ndim != 4:
-            raise ValueError(f"stage {stage} returns {described(output)}, no map (N, C, H, W)")
 
 
 def _line(error: Exception) -> str:

@@ -114,8 +114,10 @@ def build(name: str, **options: Any) -> Probe:
         ValueError: for an unknown name or option, a value out of range, or a probe without quantities.
 
     Example:
-        >>> from cnnpool.probe import base, build
-        >>> build("all_shifts", samples=2).measure(*base.example())["shifts"]  # of 8 x 8 pixels
+        >>> from torch import nn, rand, zeros
+        >>> from cnnpool.probe import build
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        >>> build("all_shifts").measure(network, {}, rand(2, 1, 8, 8), zeros(2).long())["shifts"]
         64
     """
     built: Probe = registry.construct(PROBES, "probes", name, **options)

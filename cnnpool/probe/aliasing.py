@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count
-from cnnpool.probe.base import Batch, Probe, Result, Stages, examined, maps_of, size_of
+from cnnpool.probe.base import Batch, Probe, Result, Stages, maps_of, size_of
 from cnnpool.probe.shift import mean_over, shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import Quantity, Shown, fraction
@@ -77,16 +78,13 @@ def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
     first = dense_output(operator, maps[:1], stride) if stride != (1, 1) else None
     if first is None:
         return {}
-    counts, classes = [], []
-    energies = torch.zeros(4, dtype=torch.float64)
+    energies, classes = torch.zeros(4, dtype=torch.float64), []
     for some in maps.split(max(1, ENTRIES // first.numel())):
         dense = dense_output(operator, some, stride)
         assert dense is not None
-        counts.append(len(some))
         energies += spectral_energies(dense, stride)
-        classes.append(alias_classes(dense, stride))
-    means = {name: mean_over([one[name] for one in classes], counts) for name in classes[0]}
-    return spectral_shares(energies) | means
+        classes.append((len(some), alias_classes(dense, stride)))
+    return spectral_shares(energies) | mean_over(classes)
 
 
 def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> Tensor | None:

@@ -3,15 +3,17 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
+from cnnpool.as_found import buffers_kept
+from cnnpool.as_found import examined as examined
 from cnnpool.bounds import CountOrZero
 from cnnpool.quantity import Quantity, find, numbers
 from cnnpool.registry import options_of
@@ -90,13 +92,13 @@ class Probe(ABC):
         """Measure ``model``, whose downsampling operators are ``stages``, on a batch."""
 
 
-def classes_of(images: Tensor, labels: Any) -> Tensor:
+def classes_of(images: Tensor, labels: Any, axes: Sequence[int] = (1, 3), remedy: str = "") -> Tensor:
     """``labels`` of the images or their pixels as int64; a ValueError unless they are class indices."""
     whole = isinstance(labels, Tensor) and labels.dtype in INTEGERS
-    if not whole or labels.ndim not in (1, 3) or labels.shape[:1] != images.shape[:1]:
+    if not whole or labels.ndim not in axes or labels.shape[:1] != images.shape[:1]:
         raise ValueError(
             f"labels must be one class index per image, integers (N,), got {described(labels)} for "
-            f"{len(images)} images"
+            f"{len(images)} images{remedy}"
         )
     return cast(Tensor, labels.long())
 
@@ -108,78 +110,22 @@ def described(value: Any) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
-def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:
-    """A small network, its stages, images and labels for examples: ``probe.measure(*example())``."""
-    pool = nn.MaxPool2d(2)
-    model = nn.Sequential(pool, nn.Flatten(), nn.Linear(16, 10))
-    return model, {"s1": pool}, torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-
-
-@contextmanager
-def examined(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in eval mode; restores every module's mode and torch's random generators afterwards.
-
-    In eval mode batch normalisation uses its running statistics and no operator draws, so nothing in the
-    model changes (but see ``buffers_kept``) and each sample's output depends on that sample alone.
-    """
-    training = [module for module in model.modules() if module.training]
-    # A probe may ask for this hundreds of times: parameters are only looked at where they may be on a GPU.
-    places = {p.device for p in model.parameters()} if torch.cuda.is_initialized() else set()
-    with torch.random.fork_rng(devices=sorted((d for d in places if d.type == "cuda"), key=str)):
-        try:
-            yield model.eval() if training else model
-        finally:
-            for module in training:
-                module.training = True
-
-
-@contextmanager
-def buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Restores the buffers of ``model`` afterwards: fake quantisers, for one, write them in eval mode too."""
-    owned = [(module, *held) for module in model.modules() for held in module.named_buffers(recurse=False)]
-    values = [buffer if is_lazy(buffer) or buffer.is_meta else buffer.clone() for *_, buffer in owned]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for (module, name, buffer), value in zip(owned, values, strict=True):
-                if getattr(module, name, None) is not buffer:
-                    setattr(module, name, buffer)
-                # A write would also count for autograd, which may have saved the buffer.
-                if buffer is not value and not _same(buffer, value):
-                    buffer.resize_(value.shape).copy_(value)
-
-
-def _same(now: Tensor, before: Tensor) -> bool:
-    """Whether both hold the same, also NaN; taken for true where torch cannot compare, as sparse ones."""
-    try:
-        alike = now.shape == before.shape
-        return alike and bool(((now == before) | ((now != now) & (before != before))).all())
-    except (NotImplementedError, RuntimeError):
-        return True
-
-
 @contextmanager
 def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
     """The output (or with ``inputs`` the input) of each stage in the latest forward pass, by stage."""
     seen: dict[str, Tensor] = {}
-    hooks = []
-    for stage, module in stages.items():
 
-        def hook(_: nn.Module, args: Any, named: Any, returned: Tensor, stage: str = stage) -> Any:
-            if not (inputs or isinstance(returned, Tensor)):
-                raise ValueError(f"stage {stage} returns {described(returned)}, no map (N, C, H, W)")
-            seen[stage] = first_input(args, named) if inputs else returned
-            # The next layer may overwrite its input, as ``ReLU(inplace=True)`` does.
-            return None if inputs else returned.clone()
+    def hook(stage: str, _: nn.Module, args: Any, named: Any, returned: Tensor) -> Any:
+        if not (inputs or isinstance(returned, Tensor)):
+            raise ValueError(f"stage {stage} returns {described(returned)}, no map (N, C, H, W)")
+        seen[stage] = first_input(args, named) if inputs else returned
+        # The next layer may overwrite its input, as ``ReLU(inplace=True)`` does.
+        return None if inputs else returned.clone()
 
-        hooks.append(module.register_forward_hook(hook, with_kwargs=True))
-    try:
-        with uncompiled():
-            yield seen
-    finally:
-        for one in hooks:
-            one.remove()
+    with ExitStack() as hooks, uncompiled():
+        for stage, module in stages.items():
+            hooks.enter_context(module.register_forward_hook(partial(hook, stage), with_kwargs=True))
+        yield seen
 
 
 def uncompiled() -> AbstractContextManager[Any]:

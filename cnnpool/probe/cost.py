@@ -5,6 +5,7 @@ import statistics
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count
 from cnnpool.pool import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, LpPool2d, MaxPool2d, Pool2d
 from cnnpool.probe.base import (
@@ -23,7 +25,6 @@ from cnnpool.probe.base import (
     Result,
     Stages,
     device_of,
-    examined,
     first_input,
     maps_of,
     size_of,
@@ -143,13 +144,10 @@ def flops(model: nn.Module, image: Tensor) -> int | None:
         # The counter has counted these twice now.
         own.append(None if stated is None else max(stated - counted, 0) - counted)
 
-    hooks = [module.register_forward_hook(add, with_kwargs=True) for module in set(_counting(model))]
-    try:
-        with examined(model), torch.no_grad(), uncompiled(), counter:
-            model(image.to(device_of(model)))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, examined(model), torch.no_grad(), uncompiled(), counter:
+        for module in set(_counting(model)):
+            hooks.enter_context(module.register_forward_hook(add, with_kwargs=True))
+        model(image.to(device_of(model)))
     known = [more for more in own if more is not None]
     return int(counter.get_total_flops() + sum(known)) if len(known) == len(own) else None
 

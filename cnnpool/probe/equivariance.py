@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count
 from cnnpool.probe.base import (
     AtLeastTwo,
@@ -20,7 +21,6 @@ from cnnpool.probe.base import (
     captured,
     circumstances,
     device_of,
-    examined,
     maps_of,
     size_of,
 )
@@ -64,27 +64,25 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
     S_d moves the image circularly by the stage's total stride d, S_1 its output by one pixel. Means are over
     images, four directions, and pairs of images (each with the next). Left out: stages without such a stride.
     """
-    counts: list[int] = []
-    apart: dict[str, list[float]] = defaultdict(list)
-    moved: dict[str, list[float]] = defaultdict(list)
+    parts: list[tuple[int, dict[tuple[str, str], float]]] = []
     strides: dict[str, tuple[int, int]] = {}
     with captured(stages, inputs=True) as maps:
         for some, still, following in with_next(model, stages, images):
-            counts.append(len(some))
-            strides = total_strides(some, stages, maps, still)
+            strides, found = total_strides(some, stages, maps, still), {}
             for stage, (down, across) in strides.items():
                 value = still[stage]
-                apart[stage].append(_squared(value, following[stage]))
+                found["apart", stage] = _squared(value, following[stage])
                 errors = []
                 for i, j in cross(1):
                     there = maps_of(model, stages, shift(some, i * down, j * across))[stage]
                     errors.append(_squared(there, shift(value, i, j)))
-                moved[stage].append(sum(errors) / len(errors))
-    found = {}
+                found["moved", stage] = sum(errors) / len(errors)
+            parts.append((len(some), found))
+    means, result = mean_over(parts), {}
     for stage, (down, _) in strides.items():
-        error, scale = mean_over(moved[stage], counts), mean_over(apart[stage], counts)
-        found[stage] = {"equivariance_error": error / scale if scale else error, "shift_px": down}
-    return found
+        error, scale = means["moved", stage], means["apart", stage]
+        result[stage] = {"equivariance_error": error / scale if scale else error, "shift_px": down}
+    return result
 
 
 def total_strides(

@@ -1,6 +1,5 @@
 """Gradient routing: how much of a feature map receives gradient through each downsampling stage."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count, CountOrZero, Share
-from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
+from cnnpool.probe.base import Batch, Probe, Result, Stages
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.shift import mean_over, parts
 from cnnpool.probe.windows import share, shares_of, stride_of, tie_rule, ties, winner_sums
@@ -144,46 +144,41 @@ class StageRouting:
 
     def __init__(self, operator: nn.Module, epsilon: float):
         self.operator, self.epsilon = operator, epsilon
-        self.counts: list[int] = []
-        self.means: list[dict[str, float]] = []
+        self.parts: list[tuple[int, dict[str, Any]]] = []
+        self.before: list[tuple[int, dict[str, float]]] = []
         self.reached: Tensor | None = None
-        self.phases: list[Tensor] = []
-        self.before: list[dict[str, float]] = []
         self.winners: list[Tensor] = []
 
     def add(self, tap: Tap) -> None:
         """Add one part of the batch."""
-        entries = reached(tap.gradient)
-        self.counts.append(len(tap.gradient))
+        count, entries = len(tap.gradient), as_it_lies(tap.gradient) != 0
         self.reached = entries.any(0) if self.reached is None else self.reached | entries.any(0)
-        self.phases.append(phase_means(tap.gradient, stride_of(self.operator)))
         own = {**sparsity(tap.gradient, self.epsilon), **ties(tap.activation, self.operator)}
-        self.means.append({**own, "density": share(entries)})
+        phases = phase_means(tap.gradient, stride_of(self.operator))
+        self.parts.append((count, {**own, "density": share(entries), "phases": phases}))
         if (sums := winner_sums(tap.activation, self.operator)) is not None:
             self.winners.append(sums)
         if tap.before is not None:
-            self.before.append(sparsity(tap.before, self.epsilon))
+            self.before.append((count, sparsity(tap.before, self.epsilon)))
 
     def result(self) -> dict[str, Any]:
         """The results over all parts, at least one."""
         assert self.reached is not None
-        samples, means = sum(self.counts), self._means(self.means)
+        samples, means = sum(count for count, _ in self.parts), mean_over(self.parts)
+        phases = means.pop("phases")
         result: dict[str, Any] = {
             "coverage": share(self.reached),
             "coverage_iid": 1 - (1 - means.pop("density")) ** samples,
             **means,
-            "phase_imbalance": imbalance(mean_over(self.phases, self.counts)),
+            "phase_imbalance": imbalance(phases),
             "ties": tie_rule(self.operator),
             "samples": samples,
         }
         if self.winners:
             result |= shares_of(reduce(torch.add, self.winners))
         if self.before:
-            result["before_activation"] = self._means(self.before)
+            result["before_activation"] = mean_over(self.before)
         return result
-
-    def _means(self, found: Sequence[dict[str, float]]) -> dict[str, float]:
-        return {key: mean_over([one[key] for one in found], self.counts) for key in found[0]}
 
 
 def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
@@ -206,11 +201,6 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
         "participation_ratio": (first.square() / (entries * second)).mean().item(),
         "hoyer": ((root - first / second.sqrt()) / max(root - 1, 1e-300)).clamp(0, 1).mean().item(),
     }
-
-
-def reached(gradient: Tensor) -> Tensor:
-    """Which inputs receive gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
-    return as_it_lies(gradient) != 0
 
 
 def as_it_lies(x: Tensor) -> Tensor:

@@ -1,13 +1,16 @@
 """Gradients at a stage's input, before the activation that precedes it, and at weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.probe.base import device_of, examined, first_input, uncompiled
+from cnnpool.as_found import examined
+from cnnpool.probe.base import device_of, first_input, uncompiled
 
 ACTIVATIONS = (
     "Relu", "LeakyRelu", "PreluKernel", "RreluWithNoise", "Elu", "Celu", "Gelu", "Silu", "Mish", "Softplus",
@@ -49,38 +52,29 @@ def backpropagate(
     inputs: dict[str, Tensor] = {}
     before: dict[str, Tensor] = {}
     behind: dict[str, Any] = {}
-    hooks = []
 
-    def enter(stage: str) -> Callable[..., tuple[Any, Any]]:
-        def hook(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-            x = first_input(args, named)
-            # An alias, so that gradient from other branches of the map is not counted.
-            inputs[stage] = x.view_as(x)
-            # Of a stage that is called several times, the last call is measured.
-            if (earlier := behind.pop(stage, None)) is not None:
-                earlier.remove()
-            if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
-                behind[stage] = x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]}))
-                hooks.append(behind[stage])
-            if args:
-                return (inputs[stage], *args[1:]), named
-            return args, {**named, next(iter(named)): inputs[stage]}
+    def enter(stage: str, _: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+        x = first_input(args, named)
+        # An alias, so that gradient from other branches of the map is not counted.
+        inputs[stage] = x.view_as(x)
+        # Of a stage that is called several times, the last call is measured.
+        if (earlier := behind.pop(stage, None)) is not None:
+            earlier.remove()
+        if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
+            behind[stage] = x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]}))
+            hooks.enter_context(behind[stage])
+        if args:
+            return (inputs[stage], *args[1:]), named
+        return args, {**named, next(iter(named)): inputs[stage]}
 
-        return hook
-
-    hooks += [
-        module.register_forward_pre_hook(enter(stage), with_kwargs=True) for stage, module in stages.items()
-    ]
-    try:
-        with examined(model), torch.enable_grad(), uncompiled():
-            images = images.to(device).detach().requires_grad_()
-            loss = F.cross_entropy(model(images), labels.to(device), reduction="sum")
-            # Include the images, so that the backward pass continues beyond the first stage.
-            wanted = [*inputs.values(), *weights, images]
-            gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, examined(model), torch.enable_grad(), uncompiled():
+        for stage, module in stages.items():
+            hooks.enter_context(module.register_forward_pre_hook(partial(enter, stage), with_kwargs=True))
+        images = images.to(device).detach().requires_grad_()
+        loss = F.cross_entropy(model(images), labels.to(device), reduction="sum")
+        # Include the images, so that the backward pass continues beyond the first stage.
+        wanted = [*inputs.values(), *weights, images]
+        gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
     filled = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, gradients, strict=True)]
     taps = {
         stage: Tap(inputs[stage].detach(), gradient, before.get(stage))
@@ -98,17 +92,12 @@ def adjacent_weights(
     """
     inside = {part: stage for stage, module in stages.items() for part in module.modules()}
     order: list[tuple[str | None, nn.Module]] = []
-    hooks = [
-        module.register_forward_pre_hook(lambda m, _: order.append((inside.get(m), m)))
-        for module in model.modules()
-        if module in stages.values() or (module not in inside and _filters(module))
-    ]
-    try:
-        with examined(model), torch.no_grad(), uncompiled():
-            model(image.to(device_of(model)))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, examined(model), torch.no_grad(), uncompiled():
+        for module in model.modules():
+            if module in stages.values() or (module not in inside and _filters(module)):
+                note = module.register_forward_pre_hook(lambda m, _: order.append((inside.get(m), m)))
+                hooks.enter_context(note)
+        model(image.to(device_of(model)))
     found: dict[str, dict[str, nn.Parameter]] = {stage: {} for stage in stages}
     for place, (stage, module) in enumerate(order):
         if stage is None:

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count, CountOrZero, Seed
 from cnnpool.probe.base import (
     AtLeastTwo,
@@ -17,7 +18,6 @@ from cnnpool.probe.base import (
     Probe,
     Result,
     Stages,
-    examined,
     maps_of,
     paddings,
 )
@@ -238,24 +238,19 @@ def relative_change(
     The mean over images and the four directions of ||phi(S_d x) - phi(x)||, divided by the mean of
     ||phi(x) - phi(x')|| over pairs of different images (each with the next); NaN if all are alike.
     """
-    # By distance (0: from the next image) and stage, the mean over each part of the images.
-    found: dict[int, dict[str, list[float]]] = {d: defaultdict(list) for d in range(max_shift_px + 1)}
-    counts = []
+    # By stage and distance, 0 from the next image.
+    measured: list[tuple[int, dict[tuple[str, int], float]]] = []
     for some, still, following in with_next(model, stages, images):
-        counts.append(len(some))
-        for stage, distance in _distances(still, following).items():
-            found[0][stage].append(distance)
+        found = {(stage, 0): value for stage, value in _distances(still, following).items()}
         for d in range(1, max_shift_px + 1):
             moved = [_distances(still, maps_of(model, stages, shift(some, *way))) for way in cross(d)]
-            for stage in still:
-                found[d][stage].append(sum(m[stage] for m in moved) / len(moved))
-    apart = {stage: mean_over(values, counts) for stage, values in found.pop(0).items()}
+            found |= {(stage, d): sum(m[stage] for m in moved) / len(moved) for stage in still}
+        measured.append((len(some), found))
+    means = mean_over(measured)
     return {
-        stage: {
-            str(d): relative_to(apart[stage], mean_over(by_stage[stage], counts))
-            for d, by_stage in found.items()
-        }
-        for stage in apart
+        stage: {str(d): relative_to(apart, means[stage, d]) for d in range(1, max_shift_px + 1)}
+        for (stage, distance), apart in means.items()
+        if distance == 0
     }
 
 
@@ -263,18 +258,19 @@ def unchanged_outputs(
     model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
 ) -> dict[str, dict[str, float]]:
     """By stage and d, outputs bit-identical after the stage's own input moves by d pixels, divided by all."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    counts = []
+    found = []
     with examined(model), torch.no_grad():
         for (some,) in parts(images):
-            counts.append(len(some))
-            for stage, x in maps_of(model, stages, some, inputs=True).items():
-                for d in range(1, max_shift_px + 1):
-                    found[stage][str(d)].append(unchanged_share(stages[stage], x, cross(d)))
-    return {
-        stage: {d: mean_over(values, counts) for d, values in by_distance.items()}
-        for stage, by_distance in found.items()
-    }
+            shares = {
+                (stage, d): unchanged_share(stages[stage], x, cross(d))
+                for stage, x in maps_of(model, stages, some, inputs=True).items()
+                for d in range(1, max_shift_px + 1)
+            }
+            found.append((len(some), shares))
+    result: dict[str, dict[str, float]] = defaultdict(dict)
+    for (stage, d), mean in mean_over(found).items():
+        result[stage][str(d)] = mean
+    return result
 
 
 def unchanged_share(operator: nn.Module, maps: Tensor, ways: Iterable[tuple[int, int]]) -> float:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cnnpool.as_found import examined
 from cnnpool.bounds import Count
-from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
+from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of
 from cnnpool.probe.shift import parts
 from cnnpool.quantity import Quantity, ratio
 

@@ -1,7 +1,7 @@
 """Shifts of whole batches, in parts, so that memory does not depend on the batch, and their predictions."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.base import Stages, device_of, examined, maps_of
+from cnnpool.as_found import examined
+from cnnpool.probe.base import Stages, device_of, maps_of
 
 BATCH = 128
+Key = TypeVar("Key")
 Mean = TypeVar("Mean", float, Tensor)
 FORWARD = 1 << 20
 """Pixels of one forward pass: 128 images of 90 pixels, 20 of 224."""
@@ -41,12 +43,14 @@ def with_next(
         yield some, still, rolled or maps_of(model, stages, others)
 
 
-def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
-    """The mean over all images, from the mean over each part and its number of images."""
-    total = sum(counts)
+def mean_over(found: Sequence[tuple[int, Mapping[Key, Mean]]]) -> dict[Key, Mean]:
+    """By key, the mean over all images, from each part's number of images and the means over them."""
+    total = sum(count for count, _ in found)
     # A single part must keep its bits.
-    weighted = [value * (count / total) for value, count in zip(values, counts, strict=True)]
-    return reduce(add, weighted)
+    return {
+        key: reduce(add, [means[key] * (count / total) for count, means in found])
+        for key in (found[0][1] if found else ())
+    }
 
 
 def relative_to(scale: float, change: float) -> float:

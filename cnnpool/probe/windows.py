@@ -9,17 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.pool.base import window_size
-from cnnpool.pool.cells import cell_views
+from cnnpool.as_found import examined
+from cnnpool.pool.cells import cells
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.window import Window, is_unset
-from cnnpool.probe.base import examined, maps_of, size_of
+from cnnpool.probe.base import maps_of, size_of
 from cnnpool.probe.shift import parts as parts_of
 
 Pair = tuple[int, int]
 WINNERS = ("winners", "winners_untied", "winners_tied")
-Geometry = tuple[Pair, Pair, Pair, Pair, bool]
-"""Kernel, stride, padding, dilation and ceil mode, in torch's order."""
 
 
 def share(true: Tensor) -> float:
@@ -40,6 +38,16 @@ def own(operator: nn.Module, name: str, default: Pair) -> Pair:
     return default if isinstance(value, str) else _pair(value)
 
 
+def window_of(operator: nn.Module) -> Window:
+    """The operator's windows; by default those of its stride, side by side."""
+    stride = stride_of(operator)
+    kernel, padding, dilation = (
+        own(operator, name, default)
+        for name, default in (("kernel_size", stride), ("padding", (0, 0)), ("dilation", (1, 1)))
+    )
+    return Window(kernel, stride, padding, dilation, bool(getattr(operator, "ceil_mode", False)))
+
+
 def tie_rule(operator: nn.Module) -> str:
     """Which of equal maxima gets the gradient: first, last or split; none for an operator without maxima."""
     for module in operator.modules():
@@ -55,20 +63,14 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
 
     Cells beyond the map are neither.
     """
-    stride = stride_of(operator)
-    kernel, padding, dilation = (
-        own(operator, name, default)
-        for name, default in (("kernel_size", stride), ("padding", (0, 0)), ("dilation", (1, 1)))
-    )
-    window = Window(kernel, stride, padding, dilation, bool(getattr(operator, "ceil_mode", False)))
-    pads, size = window.pads(*size_of(activation)), window.output_size(*size_of(activation))
-    if min(size) < 1:
+    window = window_of(operator)
+    if min(window.output_size(*size_of(activation))) < 1:
         return {"tied_windows": 0.0, "zero_windows": 0.0}
-    padded = F.pad(activation, pads, value=-math.inf) if any(pads) else activation
-    places = list(cell_views(padded, window, *size))
+    places = cells(activation, window, -math.inf)
     largest = reduce(torch.maximum, places)
     winners = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
-    inside, nonzero = largest > -math.inf, cell_views((padded != 0) & (padded > -math.inf), window, *size)
+    inside = largest > -math.inf
+    nonzero = cells((activation != 0) & (activation > -math.inf), window, False)
     return {
         "tied_windows": share((winners > 1) & inside),
         "zero_windows": share(~reduce(torch.logical_or, nonzero) & inside),
@@ -106,14 +108,14 @@ def shares_of(sums: Tensor) -> dict[str, list[float]]:
 
 def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Iterator[Tensor], Tensor]:
     """For each place its share of each window, (windows,); and which windows are tied."""
-    cells = pool.kernel_size[0] * pool.kernel_size[1]
+    count = pool.kernel_size[0] * pool.kernel_size[1]
     winners = _winners(activation, operator, pool, pool.ties)
     if pool.ties == "split":
-        equal = reduce(torch.add, ((winners >> place) & 1 for place in range(cells)))
-        return (((winners >> place) & 1).double() / equal for place in range(cells)), equal > 1
+        equal = reduce(torch.add, ((winners >> place) & 1 for place in range(count)))
+        return (((winners >> place) & 1).double() / equal for place in range(count)), equal > 1
     # If the first and the last maximum coincide there is only one.
     other = _winners(activation, operator, pool, "last" if pool.ties == "first" else "first")
-    return (winners == place for place in range(cells)), winners != other
+    return (winners == place for place in range(count)), winners != other
 
 
 def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> Tensor:
@@ -185,27 +187,13 @@ def extremes(operator: nn.Module, maps: Tensor, size: Pair) -> tuple[Tensor, Ten
     The operator's own windows without padding, else its stride x stride blocks, else adaptive pooling's.
     """
     stride = stride_of(operator)
-    kernel, padding, dilation = (
-        own(operator, name, default)
-        for name, default in (("kernel_size", stride), ("padding", (0, 0)), ("dilation", (1, 1)))
-    )
-    window: Geometry = kernel, stride, padding, dilation, bool(getattr(operator, "ceil_mode", False))
-    blocks: Geometry = stride, stride, (0, 0), (1, 1), True
+    blocks = Window(stride, stride, (0, 0), (1, 1), True)
     # The window of a filter that pads by other means would give fewer outputs.
-    for geometry in (window, blocks) if hasattr(operator, "kernel_size") else (blocks,):
-        if _makes(geometry, maps, size):
-            return F.max_pool2d(maps, *geometry), -F.max_pool2d(-maps, *geometry)
+    for window in (window_of(operator), blocks) if hasattr(operator, "kernel_size") else (blocks,):
+        padded = all(2 * p <= k for p, k in zip(window.padding, window.kernel, strict=True))
+        if padded and window.output_size(*size_of(maps)) == size:
+            return F.max_pool2d(maps, *window), -F.max_pool2d(-maps, *window)
     return F.adaptive_max_pool2d(maps, size), -F.adaptive_max_pool2d(-maps, size)
-
-
-def _makes(geometry: Geometry, maps: Tensor, size: Pair) -> bool:
-    """Whether torch accepts such windows and they give outputs of ``size``."""
-    *sides, ceil_mode = geometry
-    axes = list(zip(maps.shape[-2:], size, *sides, strict=True))
-    return all(
-        made == window_size(length, kernel, stride, padding, dilation, ceil_mode) and 2 * padding <= kernel
-        for length, made, kernel, stride, padding, dilation in axes
-    )
 
 
 def keeps_constants(operator: nn.Module, maps: Tensor) -> bool:

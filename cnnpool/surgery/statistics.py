@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
+
+from cnnpool.as_found import buffers_kept, examined
 
 
 def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) -> None:
@@ -23,37 +24,23 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]]) 
     # Imported late: a swap alone needs no backbones.
     from cnnpool.model.base import BATCH_NORM
 
-    norms = [one for one in model.modules() if isinstance(one, BATCH_NORM)]
+    norms = {one: one.momentum for one in model.modules() if isinstance(one, BATCH_NORM)}
     if not any(one.track_running_stats for one in norms):
         raise ValueError(
             "recalibrate: the network has no batch normalisation whose statistics could be measured anew; "
             "leave it out"
         )
     device = next(one.device for one in (*model.parameters(), *model.buffers()))
-    modes = [(module, module.training) for module in model.modules()]
-    momenta = [(norm, norm.momentum) for norm in norms]
-    buffers = [
-        (module, name, buffer, buffer.clone())
-        for module in model.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-    ]
-    done = False
     try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with buffers_kept(model), examined(model):
             update_bn(batches, model, device)
-        done = True
+            measured = [dict(norm.named_buffers(recurse=False)) for norm in norms]
     finally:
-        for norm, momentum in momenta:
+        for norm, momentum in norms.items():
             norm.momentum = momentum
-        for module, name, buffer, former in buffers:
-            if done and isinstance(module, BATCH_NORM):
-                continue
-            setattr(module, name, buffer)
-            if not torch.equal(buffer, former):
-                # Observers of quantisation give theirs another size.
-                buffer.resize_(former.shape).copy_(former)
-        for module, mode in modes:
-            module.training = mode
+    for norm, found in zip(norms, measured, strict=True):
+        for name, buffer in norm.named_buffers(recurse=False):
+            buffer.copy_(found[name])
 
 
 def in_batches(images: Tensor, most: int = 64) -> Sequence[Tensor]:

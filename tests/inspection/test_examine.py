@@ -59,15 +59,20 @@ def write(folder, net, **more):
     torch.save({"state_dict": state, "cnnpool": {"steps": 7}}, folder / "checkpoints" / "last.ckpt")
 
 
+def photos(folder, sizes):
+    """An image of noise of each size, of dogs and cats in turn."""
+    generator = torch.Generator().manual_seed(0)
+    for number, size in enumerate(sizes):
+        path = folder / ("cat" if number % 2 else "dog") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = torch.randint(256, size, generator=generator, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(path)
+
+
 @pytest.fixture
 def run_of_photos(tmp_path):
     """The folder of a run on ten images of each of two classes, in photos/, of which a fifth is the test."""
-    generator = torch.Generator().manual_seed(0)
-    for number in range(20):
-        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = torch.randint(256, (12, 12), generator=generator, dtype=torch.uint8)
-        Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
+    photos(tmp_path / "photos", [(12, 12)] * 20)
     own = {"name": "image_folder", "root": "photos", "channels": 1, "limit": 12, "val_size": 2, "size": None}
     facts = {"data": own, "data_sha256": data.identity(**own), "images": {"classes": ["cat", "dog"]}}
     write(tmp_path / "outputs" / "photos", tiny(side=12, classes=2), **facts)
@@ -181,16 +186,14 @@ def test_a_swap_is_answered_by_sentences_and_eight_rows(run, capsys):
     assert "FLOPs" in re.search("^higher with max_blur: (.*)$", said, re.M)[1]
     # The share by hand stands first, in the table as well, and nothing is called better.
     dataset, net = data.build("digits", val_size=0.2, seed=1), run[1].eval()
-    seen = next(iter(dataset.plain_loader(dataset.test)))[0][
-        data.draws.stratified(dataset.test.labels, seed=0)[:8]
-    ]
+    chosen = data.draws.stratified(dataset.test.labels, seed=0)[:8]
+    seen = next(iter(dataset.plain_loader(dataset.test)))[0][chosen]
     before = net(seen).argmax(1)
     cnnpool.swap(net, "max_blur", example=seen[:1])
     share = 100 * (net(seen).argmax(1) == before).double().mean().item()
     assert swapped["examined"]["same_answers"] == share / 100 < 1
-    assert said.startswith(
-        f"the same answer as before on {share:.1f} % of images; this network was not trained"
-    )
+    same = f"the same answer as before on {share:.1f} % of images; this network was not trained"
+    assert said.startswith(same)
     assert re.search(rf"^same answer as before \(%\) +model +100\.00 +{share:.2f} ", said, re.M)
     assert "better" not in said
     for way, (old, new) in swapped["examined"]["ms_per_image"].items():
@@ -200,12 +203,7 @@ def test_a_swap_is_answered_by_sentences_and_eight_rows(run, capsys):
 
 
 def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys):
-    generator = torch.Generator().manual_seed(0)
-    for number in range(8):
-        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = torch.randint(256, (40 + number, 60 - number, 3), generator=generator, dtype=torch.uint8)
-        Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
+    photos(tmp_path / "photos", [(40 + number, 60 - number, 3) for number in range(8)])
     words = ["--data", "image_folder", "--root", "photos", "--size", "40", *COST]
     results, said = examined(capsys, "torchvision:squeezenet1_1", *words)
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
@@ -218,16 +216,8 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     words += ["--samples", "9"]
     with pytest.raises(ValueError, match=r"data\.skip_unreadable=true"):
         main(["torchvision:squeezenet1_1", *words])
-    main(
-        [
-            "torchvision:squeezenet1_1",
-            *words,
-            "data.skip_unreadable=true",
-            "data.test_size=0.5",
-            "--out",
-            "more",
-        ]
-    )
+    other = ["data.skip_unreadable=true", "data.test_size=0.5", "--out", "more"]
+    main(["torchvision:squeezenet1_1", *words, *other])
     assert "4 test images of image_folder" in capsys.readouterr().out
     damaged.unlink()
     with pytest.raises(ValueError, match=r"^fit\.lr=1: only settings of the data are taken"):
@@ -282,9 +272,8 @@ def test_classes_of_a_run_are_found_by_their_names(run_of_photos, capsys):
     dataset = SimpleNamespace(name="table", classes=("b", "a"), num_classes=2)
     seen = SimpleNamespace(images=torch.zeros(3, 1, 12, 12), labels=torch.tensor([0, 1, 1]))
     seen._replace = lambda labels: SimpleNamespace(labels=labels)
-    found, why = with_labels(
-        tiny(side=12, classes=2), seen, dataset, SimpleNamespace(images={"classes": ["a", "b"]})
-    )
+    trained = SimpleNamespace(images={"classes": ["a", "b"]})
+    found, why = with_labels(tiny(side=12, classes=2), seen, dataset, trained)
     assert found.labels.tolist() == [1, 0, 0] and not why
 
 

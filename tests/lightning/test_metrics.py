@@ -11,7 +11,6 @@ from torchmetrics import MetricCollection
 
 from cnnpool import probe
 from cnnpool.lightning import GradientRouting, GradientSparsity, ProbeCallback, ShiftConsistency
-from cnnpool.lightning.probe_batch import fingerprint
 from cnnpool.probe.consistency import PRESETS, paired_predictions
 
 
@@ -136,13 +135,3 @@ def test_callbacks_of_one_kind_with_other_arguments_have_keys_of_their_own():
     # A variable that is given later.
     assert GradientRouting(network=lambda module: net).state_key
     net = None
-
-
-def test_a_key_is_the_same_whatever_the_order_of_a_set():
-    # 0 and 8 have one place in a small set: the order is that of their arrival.
-    assert str({0, 8}) != str({8, 0})
-    for one, other in [
-        (lambda batch: batch in {0, 8}, lambda batch: batch in {8, 0}),
-        (partial(max, key=[{0: {0, 8}}]), partial(max, key=[{0: {8, 0}}])),
-    ]:
-        assert fingerprint(one) == fingerprint(other) != fingerprint(lambda batch: batch in {0, 9})

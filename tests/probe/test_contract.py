@@ -9,8 +9,9 @@ import torch
 import yaml
 
 from cnnpool import pool, registry
+from cnnpool.as_found import examined
 from cnnpool.probe import PROBES, Batch, build, declared
-from cnnpool.probe.base import ends_of, examined, scalars
+from cnnpool.probe.base import ends_of, scalars
 from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import find, numbers
 
@@ -53,12 +54,14 @@ def test_buffers_that_are_written_in_eval_mode_are_as_before():
             super().__init__()
             self.register_buffer("least", torch.zeros(0))
             self.register_buffer("calls", torch.tensor(0))
+            self.register_buffer("again", self.calls)
             self.register_buffer("never", None)
-            # torch compares no sparse ones, and writes no expanded ones.
+            # Expanded ones cannot be written.
             self.register_buffer("sparse", torch.eye(2).to_sparse())
             self.register_buffer("repeated", torch.tensor(torch.nan).expand(3))
 
         def forward(self, x):
+            self.again += 1
             self.calls = self.calls + 1
             self.least.resize_(x.shape[1]).copy_(x.amin((0, 2, 3)))
             return super().forward(x)
@@ -66,7 +69,7 @@ def test_buffers_that_are_written_in_eval_mode_are_as_before():
     model = Observer()
     calls, images = model.calls, torch.rand(2, 3, 2, 2)
     build("all_shifts").measure(model, {}, images, torch.tensor([0, 1]))
-    assert model.calls is calls and calls == 0 and model.least.shape == (0,)
+    assert model.calls is model.again is calls and calls == 0 and model.least.shape == (0,)
 
 
 def state(model, images):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from small_nets import Pixel
 from torch import nn
 
 from cnnpool import pool
@@ -22,26 +23,20 @@ from cnnpool.probe.consistency import (
 from cnnpool.probe.invariance import accuracy_map, accuracy_of_shifts, relative_change, unchanged_share
 from cnnpool.probe.shift import predictions
 
-
-class Corner(nn.Module):
-    """Answers 1 if the top left pixel is above 0, else 0; crops of any size."""
-
-    def forward(self, x):
-        corner = x[:, 0, 0, 0]
-        return torch.stack((-corner, corner), 1)
+CORNER = Pixel(0, 0)
 
 
 def test_all_pairs_of_a_hand_worked_image_are_counted():
     # One bright pixel of 8 x 8: the corner sees it under 1 of 49 shifts, and under 1 of 36.
     image, label = -torch.ones(1, 1, 8, 8), torch.tensor([0])
     image[0, 0, 2, 1] = 1
-    ours = over_all(Corner(), image, label, PRESETS["distinct"])
+    ours = over_all(CORNER, image, label, PRESETS["distinct"])
     assert (ours.shifts, ours.exact) == (49, True)
     assert ours.same.item() == pytest.approx(48 * 47 / (49 * 48))
     assert ours.correct.item() == pytest.approx(48 / 49)
     assert ours.both.item() == pytest.approx(48 * 47 / (49 * 48))
     assert ours.given_correct == pytest.approx(47 / 48)
-    aps = over_all(Corner(), image, label, PRESETS["aps_cifar"])
+    aps = over_all(CORNER, image, label, PRESETS["aps_cifar"])
     assert aps.same.item() == pytest.approx((35 / 36) ** 2 + (1 / 36) ** 2)
     assert aps.distinct.item() == pytest.approx(35 * 34 / (36 * 35))
     assert aps.both.item() == pytest.approx((35 / 36) ** 2)
@@ -60,7 +55,7 @@ def test_all_shifts_give_the_mean_of_what_a_protocol_draws(name, net):
 
 
 def test_larger_protocols_draw_pairs_for_each_image():
-    model, x = Corner(), torch.randn(400, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    model, x = CORNER, torch.randn(400, 1, 32, 32, generator=torch.Generator().manual_seed(0))
     found = over_drawn(model, x, torch.zeros(400).long(), PRESETS["zhang_cifar"], 0)
     assert (found.shifts, found.exact) == (1024, False)
     counts = set((found.same * PAIRS).round(decimals=6).tolist())
@@ -91,7 +86,7 @@ def test_answers_are_those_of_images_shifted_one_by_one(net, batch):
 
 
 def test_the_corner_sees_what_each_preset_lets_in():
-    model, x = Corner(), torch.ones(300, 1, 16, 16)
+    model, x = CORNER, torch.ones(300, 1, 16, 16)
     for name, preset in PRESETS.items():
         if preset.refusal((16, 16)):
             continue
@@ -104,7 +99,7 @@ def test_the_corner_sees_what_each_preset_lets_in():
 
 
 def test_a_preset_says_what_it_is_and_what_it_gave():
-    model, x = Corner(), torch.randn(512, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    model, x = CORNER, torch.randn(512, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     result = by_presets(model, x, torch.zeros(512).long(), {"d": PRESETS["distinct"]}, 0)
     # The corner and another pixel of noise agree half the time.
     assert result["consistency"]["d"] == pytest.approx(0.5, abs=0.02)
@@ -179,13 +174,13 @@ def test_the_worst_shift_and_the_mean_over_shifts_of_a_hand_worked_image():
     # The corner sees the bright pixel where nothing is shifted alone, 1 of 9.
     image = -torch.ones(1, 1, 5, 5)
     image[0, 0, 0, 0] = 1
-    bright, dark = (accuracy_of_shifts(Corner(), image, torch.tensor([label]), 1, 1) for label in (1, 0))
+    bright, dark = (accuracy_of_shifts(CORNER, image, torch.tensor([label]), 1, 1) for label in (1, 0))
     assert (bright["worst_shift_accuracy"], dark["worst_shift_accuracy"]) == (0, 0)
     assert bright["mean_shift_accuracy"] == pytest.approx(1 / 9)
-    always = accuracy_of_shifts(Corner(), -image.abs(), torch.tensor([0]), 1, 1)
+    always = accuracy_of_shifts(CORNER, -image.abs(), torch.tensor([0]), 1, 1)
     assert always["worst_shift_accuracy"] == always["mean_shift_accuracy"] == 1
     # Up and left by one it comes to the corner.
-    found = accuracy_map(Corner(), image.roll((1, 1), (2, 3)), torch.tensor([1]), 1)
+    found = accuracy_map(CORNER, image.roll((1, 1), (2, 3)), torch.tensor([1]), 1)
     assert found[0, 0] == found.sum() == 1
 
 
@@ -213,7 +208,7 @@ def test_the_border_that_is_reported_counts_the_convolutions_of_the_pooling(net)
 
 def test_measurements_share_the_predictions_of_a_shift():
     x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(2))
-    cnn, labels, passes = Corner(), torch.arange(6) % 2, []
+    cnn, labels, passes = Pixel(0, 0), torch.arange(6) % 2, []
     cnn.register_forward_hook(lambda _, args, output: passes.append(len(output)))
     options = {"samples": 6, "shift_samples": 5, "map_samples": 4, "stage_samples": 2, "max_shift_px": 4}
     found = ShiftInvariance(**options).measure(cnn, {}, x, labels)

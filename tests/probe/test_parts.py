@@ -81,5 +81,5 @@ def test_the_cost_of_large_images_is_taken_over_fewer_and_says_so(net, batch, mo
 
 
 def test_the_mean_over_a_single_part_keeps_its_bits():
-    assert mean_over([0.1], [3]) == 0.1
-    assert mean_over([1.0, 4.0], [2, 1]) == 2.0
+    assert mean_over([(3, {"a": 0.1})]) == {"a": 0.1}
+    assert mean_over([(2, {"a": 1.0}), (1, {"a": 4.0})]) == {"a": 2.0}

@@ -6,23 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_nets import Pixel
 from torch import nn
 
 from cnnpool.probe import AdversarialShift, AllShifts, Diagonal, build
 from cnnpool.probe.shift import NoLogitsError
 from cnnpool.probe.shifted_logits import accuracy_on_grid, jumps
-
-
-class Pixel(nn.Module):
-    """Answers by the sign of one pixel."""
-
-    def __init__(self, row, column):
-        super().__init__()
-        self.place = row, column
-
-    def forward(self, x):
-        value = x[:, 0, self.place[0], self.place[1]]
-        return torch.stack((-value, value), 1)
 
 
 def test_consistency_of_two_hand_worked_images():

@@ -17,7 +17,7 @@ ROOMS = {
     "readout": f"torch .pool {SCHEMA}",
     "model": f"torch {BASES} {SCHEMA}",
     "data": f"PIL datasets filelock numpy torch torchvision .system .tables {SCHEMA}",
-    "probe": f"PIL torch .pool .pool.cells .pool.max .pool.window .quantity {BASES} {SCHEMA}",
+    "probe": f"PIL torch .as_found .pool .quantity {BASES} {SCHEMA}",
     "fit": (
         "PIL lightning matplotlib numpy tensorboard torch torchmetrics torchvision .bounds .explain "
         ".lightning .network .quantity .recipe .registry .run_folder .surgery.statistics .system .tables "
@@ -52,14 +52,17 @@ ROOMS = {
     "json_text": "pydantic",
     "run_folder": "annotated_types filelock numpy torch yaml .json_text .quantity .system",
     "system": "filelock torch tqdm",
-    "lightning": "lightning matplotlib numpy torch torchmetrics .explain .probe .quantity .registry .surgery",
+    "lightning": (
+        "lightning matplotlib numpy torch torchmetrics .as_found .explain .probe .quantity .registry .surgery"
+    ),
     "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
-    "surgery": f"torch .pool .quantity .readout .registry {BASES}",
+    "surgery": f"torch .as_found .pool .quantity .readout .registry {BASES}",
     "inspection": (
         "matplotlib timm torch torchvision .cli_parser .explain .fit.optimizers .network .published "
         f".quantity .recipe .registry .run_folder .surgery .system .tables {LAYERS}"
     ),
     "bounds": "annotated_types",
+    "as_found": "numpy torch",
     "quantity": ".json_text",
     "registry": "pydantic .bounds",
     "schema": f".system {SCHEMA}",
