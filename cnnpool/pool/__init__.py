@@ -2,9 +2,9 @@
 
 All of them, modules and functions, refuse a number out of range, an unknown word, a map that does not fit or
 of which nothing would be left, and a dtype that they cannot pool, such as float8 or uint16, by a ValueError
-in one line. Functions of windows take the maps and windows of ``avg_pool2d``; unless they say otherwise,
-cells outside the map take no part, and half precision is summed in float32. Examples follow ``import torch``
-and ``from cnnpool.pool import *``.
+in one line. Windows and sizes are those of ``avg_pool2d``; unless an operator says otherwise, cells in the
+padding or the overhang take no part, and half precision is summed in float32. Examples follow ``import
+torch`` and ``from cnnpool.pool import *``.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from cnnpool import registry
 from cnnpool.bounds import Count
 from cnnpool.pool.adaptive import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from cnnpool.pool.adaptive import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from cnnpool.pool.adaptive import Resize2d as Resize2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d as AdaptiveBlurPool2d
 from cnnpool.pool.adaptive_blur import adaptive_blur_pool2d as adaptive_blur_pool2d
 from cnnpool.pool.aps import ApsPool2d as ApsPool2d
@@ -39,7 +40,6 @@ from cnnpool.pool.fourier import IdealLowpassPool2d as IdealLowpassPool2d
 from cnnpool.pool.fourier import SpectralPool2d as SpectralPool2d
 from cnnpool.pool.fourier import ideal_lowpass_pool2d as ideal_lowpass_pool2d
 from cnnpool.pool.fourier import spectral_pool2d as spectral_pool2d
-from cnnpool.pool.lift import LiftPool2d as LiftPool2d
 from cnnpool.pool.lip import LipPool2d as LipPool2d
 from cnnpool.pool.lip import lip_pool2d as lip_pool2d
 from cnnpool.pool.lp import GemPool2d as GemPool2d
@@ -65,7 +65,6 @@ from cnnpool.pool.ordinal import median_pool2d as median_pool2d
 from cnnpool.pool.ordinal import ordinal_pool2d as ordinal_pool2d
 from cnnpool.pool.random_max import FractionalMaxPool2d as FractionalMaxPool2d
 from cnnpool.pool.random_max import S3Pool2d as S3Pool2d
-from cnnpool.pool.resize import Resize2d as Resize2d
 from cnnpool.pool.soft import AdaPool2d as AdaPool2d
 from cnnpool.pool.soft import LogSumExpPool2d as LogSumExpPool2d
 from cnnpool.pool.soft import SoftPool2d as SoftPool2d
@@ -86,6 +85,7 @@ from cnnpool.pool.unshuffle import PatchConv2d as PatchConv2d
 from cnnpool.pool.unshuffle import UnshuffleConv2d as UnshuffleConv2d
 from cnnpool.pool.unshuffle import pixel_unshuffle2d as pixel_unshuffle2d
 from cnnpool.pool.wavelet import HaarPool2d as HaarPool2d
+from cnnpool.pool.wavelet import LiftPool2d as LiftPool2d
 from cnnpool.pool.wavelet import WaveletPool2d as WaveletPool2d
 from cnnpool.pool.wavelet import wavelet_bands2d as wavelet_bands2d
 from cnnpool.pool.wavelet import wavelet_bank as wavelet_bank

@@ -1,19 +1,19 @@
-"""Adaptive pooling: the bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H'))."""
+"""Adaptive pooling: the bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H')); and resizing."""
 
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, reduced
+from cnnpool.pool.base import LikeTorch, Place, Size, WholeCellPool2d, both
 from cnnpool.pool.internals import holds, is_exported
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import ceil_div, check_real, refuse_quantized, wide
 
 
-class AdaptivePool2d(LikeTorch, Pool2d):
+class AdaptivePool2d(LikeTorch, WholeCellPool2d):
     """An operator whose windows are bins, one per output; a subclass adds the mathematics.
 
     Args:
@@ -27,8 +27,7 @@ class AdaptivePool2d(LikeTorch, Pool2d):
     def __init__(
         self, channels: int, *, stride: Size = 2, output_size: Size | None = None, **place: Unpack[Place]
     ):
-        super().__init__(channels, **place)
-        self.stride = both(stride)
+        super().__init__(channels, stride=stride, **place)
         self.fixed_size = None if output_size is None else both(output_size)
 
     @classmethod
@@ -40,7 +39,7 @@ class AdaptivePool2d(LikeTorch, Pool2d):
         return options
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
+        return self.fixed_size or super().output_size(height, width)
 
     def flops(self, height: int, width: int) -> int:
         """Cells in all bins, those in two bins counted twice."""
@@ -157,3 +156,54 @@ class AdaptiveMaxPool2d(AdaptivePool2d):
             return max_pool2d(x, steps)
         refuse_quantized(x, "adaptive pooling to uneven bins")
         return largest(x, size) if is_exported() else F.adaptive_max_pool2d(x, size)
+
+
+class Resize2d(WholeCellPool2d):
+    """Resample the map with a kernel widened by the stride, as PIL does: a low-pass filter and a subsampling.
+
+    y = sum_i w_i x_i with a triangle of half-width s (bilinear) or a cubic of half-width 2 s (bicubic, with
+    negative weights) around the output's centre, divided by the weights that lie inside the map.
+    ``torch.nn.functional.interpolate(antialias=True)`` does the work; without ``antialias`` the kernel keeps
+    the width of one pixel, which at stride 2 is the 2 x 2 average (bilinear) and aliases at larger strides.
+
+    Gradient: w_i, uneven for odd sizes only. On CUDA torch adds it up in no fixed order.
+
+    Edges: H' = floor(H/s), and the scale is then H/H', so no row is dropped.
+
+    Args:
+        stride: H is divided by it, >= 1, or (vertical, horizontal).
+        mode: bilinear or bicubic.
+        antialias: widen the kernel.
+    """
+
+    formula = "sum_i w_i x_i, w a triangle of half-width s, normalised inside the map"
+    paper = "Turkowski 1990, Filters for Common Resampling Tasks (Graphics Gems)"
+    shift = "commutes with shifts by multiples of the stride; aliases less than the average"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        mode: Literal["bilinear", "bicubic"] = "bilinear",
+        antialias: bool = True,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride=stride, **place)
+        self.mode, self.antialias = mode, antialias
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        half = {"bilinear": 1, "bicubic": 2}[self.mode]
+        down, across = (2 * half * (s if self.antialias else 1) for s in self.stride)
+        return 2 * self.channels * (columns * height * across + rows * columns * down)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.check_batch(x)
+        # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it treats a map as
+        # channels_last and mixes its rows if the output is one column wide: such a map is transposed.
+        turned = size[1] == 1
+        exact, size = (wide(x).mT, size[::-1]) if turned else (wide(x), size)
+        out = F.interpolate(exact, size, mode=self.mode, antialias=self.antialias)
+        return (out.mT if turned else out).to(x.dtype)

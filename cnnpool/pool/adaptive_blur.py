@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count, odd
 from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice
-from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
+from cnnpool.pool.cells import cell_views
+from cnnpool.pool.edges import PaddingMode, WideConv2d, pad
 from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.strided import NORMS, Norm
-from cnnpool.pool.window import IntPair, Misfit, ceil_div, check_batch, largest_finite, pair, wide
+from cnnpool.pool.window import IntPair, Misfit, Window, ceil_div, check_batch, largest_finite, pair, wide
 
 Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
 """Odd side m of the filters: the convolution that predicts them has m^4 C weights per group."""
@@ -58,10 +59,9 @@ def adaptive_blur_pool2d(
     weights = exact.clamp(-bound, bound).unflatten(1, (groups, cells)).softmax(2)
     down, across = kernel[0] // 2, kernel[1] // 2
     padded = pad(x, (across, across, down, down), padding_mode).unflatten(1, (groups, -1))
+    window = Window(kernel, (sh, sw), (0, 0), (1, 1), False)
     total: Any = 0
-    for place in range(cells):
-        i, j = divmod(place, kernel[1])
-        cell = padded[..., i : i + (rows - 1) * sh + 1 : sh, j : j + (columns - 1) * sw + 1 : sw]
+    for place, cell in enumerate(cell_views(padded, window, rows, columns)):
         # The map comes first, so that the sum takes its memory format.
         total = cell * weights[:, :, place, None] + total
     y: Tensor = total.flatten(1, 2).to(x.dtype)
@@ -116,7 +116,7 @@ class AdaptiveBlurPool2d(CellPool2d):
         if padding_mode == "zeros":
             self.gain = None
         filters = self.groups * self.filter_size[0] * self.filter_size[1]
-        self.conv = EdgeConv2d(
+        self.conv = WideConv2d(
             channels, filters, self.filter_size, self.stride, mode=padding_mode, bias=norm == "none", **place
         )
         nn.init.zeros_(self.conv.weight)
@@ -132,13 +132,9 @@ class AdaptiveBlurPool2d(CellPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_batch(x)
-        return adaptive_blur_pool2d(x, self._logits(x), self.filter_size, self.stride, self.padding_mode)
-
-    def _logits(self, x: Tensor) -> Tensor:
-        if not isinstance(self.norm, nn.Identity):
-            logits: Tensor = self.norm(self.conv(x))
-            return logits
-        exact = wide(x)
-        bias = None if self.conv.bias is None else self.conv.bias.to(exact.dtype)
-        with full_precision(x):
-            return conv2d(exact, self.conv.weight.to(exact.dtype), bias, self.stride, 1, self.padding_mode)
+        if isinstance(self.norm, nn.Identity):
+            with full_precision(x):
+                logits: Tensor = self.conv(wide(x))
+        else:
+            logits = self.norm(self.conv(x))
+        return adaptive_blur_pool2d(x, logits, self.filter_size, self.stride, self.padding_mode)

@@ -112,10 +112,10 @@ def _sizes_and_rules(
     operator: type[Pool2d], options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of ``operator`` that are sizes, defaults included, and the others that are given."""
-    sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
-    known = {name: value for name, value in (sizes | options).items() if value is not None}
-    rules = {name: value for name, value in known.items() if name not in ROWS}
-    return {name: value for name, value in known.items() if name in ROWS}, rules
+    defaults = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
+    known = {name: value for name, value in (defaults | options).items() if value is not None}
+    sizes = {name: known.pop(name) for name in [*known] if name in ROWS}
+    return sizes, known
 
 
 def _triple(name: str, size: Any) -> tuple[Any, ...]:

@@ -39,14 +39,6 @@ def both(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
-    """(floor(H/s), floor(W/s)); a ValueError if the output would be empty."""
-    size = height // stride[0], width // stride[1]
-    if min(size) < 1:
-        raise Misfit(f"{name}: output would be empty for a {height}x{width} map: stride={stride}")
-    return size
-
-
 def check_choice(name: str, value: object, choices: Any) -> None:
     """Raise a ValueError unless ``value`` is one of the ``choices``, a Literal."""
     if value not in get_args(choices):
@@ -197,6 +189,18 @@ class CellPool2d(Pool2d):
         return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
 
+class WholeCellPool2d(CellPool2d):
+    """An operator with an output for each whole cell of ``stride`` pixels."""
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """(floor(H/s), floor(W/s)); a ValueError if the output would be empty."""
+        size = height // self.stride[0], width // self.stride[1]
+        if min(size) < 1:
+            name = type(self).__name__
+            raise Misfit(f"{name}: output would be empty for a {height}x{width} map: stride={self.stride}")
+        return size
+
+
 class RationalPool2d(Pool2d):
     """An operator whose stride is rounded to a fraction with a denominator of at most 1000, so that
     2.909090909090909 turns 32 pixels into 11; ``stride`` is the nearest whole number, and H' = ceil(H/s).
@@ -234,9 +238,13 @@ class WindowPool2d(Pool2d):
         padding: Padding,
         ceil_mode: bool,
         dilation: Size = 1,
+        *,
+        per: Literal["layer", "channel"] = "layer",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
+        if per == "channel":
+            self.fixed_channels = True
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = window
 

@@ -44,10 +44,8 @@ def blur_pool2d(
     """
     batch = x if x.dim() == 4 else x.unsqueeze(0)
     if torch.compiler.is_compiling() or is_exported():
-        _check(x, padding_mode)
-        sizes = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
         compute = convolved if is_exported() else traced
-        y = compute(batch, *sizes, padding_mode)
+        y = compute(batch, *_checked(x, filter_size, stride, padding_mode))
     else:
         y = SEPARABLE(batch, blurring_of(x, filter_size, stride, padding_mode))
     return y if x.dim() == 4 else y.squeeze(0)
@@ -55,19 +53,16 @@ def blur_pool2d(
 
 def blurring_of(x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: PaddingMode) -> Blurring:
     """The checked arguments of ``blur_pool2d``."""
-    _check(x, padding_mode)
-    return Blurring(
-        pair(filter_size, "filter_size", least=1),
-        pair(stride, "stride", least=1),
-        padding_mode,
-        (x.shape[-2], x.shape[-1]),
-        x.dim() == 4 and is_channels_last(x),
-    )
+    how = _checked(x, filter_size, stride, padding_mode)
+    return Blurring(*how, (x.shape[-2], x.shape[-1]), x.dim() == 4 and is_channels_last(x))
 
 
-def _check(x: Tensor, padding_mode: PaddingMode) -> None:
+def _checked(
+    x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: PaddingMode
+) -> tuple[tuple[int, int], tuple[int, int], PaddingMode]:
     check_real(x, "blur_pool2d", floating=True)
     check_choice("padding_mode", padding_mode, PaddingMode)
+    return pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1), padding_mode
 
 
 class BlurPool2d(CellPool2d):

@@ -7,12 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.internals import is_exported
-from cnnpool.pool.window import Window, check_map
+from cnnpool.pool.window import Window
 
 
 def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     """Views of every window's cells in raster order, each (N, C, H', W'); ``fill`` stands outside the map."""
-    check_map(x.shape, window, "pooling")
     rows, columns = window.output_size(*x.shape[-2:])
     pads = window.pads(*x.shape[-2:])
     if any(pads):
@@ -52,6 +51,18 @@ def added(parts: Iterable[Tensor]) -> Tensor:
     """The sum of one or more tensors, added in order."""
     # Python's sum starts from 0: -0 becomes 0 even in a sum of one tensor.
     return sum(parts)  # type: ignore[return-value]
+
+
+def per_cell(weight: Tensor, parts: list[Tensor]) -> tuple[Tensor, ...]:
+    """``weight``, (C or 1, cells), as a factor for each of ``parts``, in their type."""
+    if weight.dim() != 2 or weight.shape[1] != len(parts):
+        raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
+    return weight.to(parts[0].dtype)[:, :, None, None].unbind(1)
+
+
+def weighted_sum(parts: list[Tensor], weight: Tensor) -> Tensor:
+    """sum w_i x_i, added in order, by a ``weight`` of (C or 1, cells)."""
+    return added(part * tap for part, tap in zip(parts, per_cell(weight, parts), strict=True))
 
 
 def weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:

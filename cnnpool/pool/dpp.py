@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice
-from cnnpool.pool.cells import added, cells, count, inside, peak, power_of_2, weighted_mean
+from cnnpool.pool.cells import added, cells, count, inside, peak, power_of_2, weighted_mean, weighted_sum
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, wide, window_on
 
@@ -67,16 +67,12 @@ def dpp_pool2d(
     floor = (eps * scale.square()).clamp_min(torch.finfo(exact.dtype).tiny)
     details = [((gap * scale).square() + floor) * mask for gap, mask in zip(gaps, masks, strict=True)]
     mean = added(details) / present
-    weights = [
-        mask * (alpha + _power(detail / mean, strength / 2, mask))
-        for detail, mask in zip(details, masks, strict=True)
-    ]
+    weights = []
+    for detail, mask in zip(details, masks, strict=True):
+        # Outside the map, where the base is 0 and the slope infinite, the power is that of 1.
+        base = detail / mean if isinstance(mask, int) else detail / mean + (1 - mask)
+        weights.append(mask * (alpha + base.pow(strength / 2)))
     return torch.where(total.isfinite(), weighted_mean(parts, weights), total).to(x.dtype)
-
-
-def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:
-    """Power of a positive base; outside the map, where the base is 0 and the slope infinite, of 1 instead."""
-    return (base if isinstance(mask, int) else base + (1 - mask)).pow(exponent)
 
 
 class DppPool2d(WindowPool2d):
@@ -138,9 +134,7 @@ class DppPool2d(WindowPool2d):
         if self.filter is None:
             return None
         rows, columns = self.output_size(*x.shape[-2:])
-        taps = self.filter.to(x.dtype)[:, :, None, None].unbind(1)
-        parts = cells(x, self.grown)
-        return added(part[..., :rows, :columns] * tap for part, tap in zip(parts, taps, strict=True))
+        return weighted_sum([part[..., :rows, :columns] for part in cells(x, self.grown)], self.filter)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

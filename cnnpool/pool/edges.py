@@ -1,4 +1,4 @@
-"""Values past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
+"""Values past the edges of a feature map: :func:`pad`, and convolutions that use it."""
 
 from collections.abc import Sequence
 from typing import Literal, Unpack
@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Place, Size, check_choice
+from cnnpool.pool.base import Place, Size, both
 from cnnpool.pool.internals import is_exported, repeated
-from cnnpool.pool.window import IntPair, pair
 
 PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
 
@@ -35,14 +34,12 @@ def pad(x: Tensor, sides: tuple[int, int, int, int], mode: PaddingMode) -> Tenso
     if mode == "zeros":
         return F.pad(x, sides)
     left, right, top, bottom = sides
-    if is_exported() and (mode == "replicate" or (mode == "reflect" and _mirrors(x, sides))):
-        return F.pad(x, sides, mode) if any(sides) else x
+    if is_exported():
+        # torch mirrors only a map that is longer than its sides; other runtimes check that too.
+        mirrors = mode == "reflect" and max(left, right) < x.shape[-1] and max(top, bottom) < x.shape[-2]
+        if mode == "replicate" or mirrors:
+            return F.pad(x, sides, mode) if any(sides) else x
     return _extend(_extend(x, -1, left, right, mode), -2, top, bottom, mode)
-
-
-def _mirrors(x: Tensor, sides: tuple[int, int, int, int]) -> bool:
-    """Whether the map is long enough for torch's reflection padding; other runtimes check it too."""
-    return max(sides[:2]) < x.shape[-1] and max(sides[2:]) < x.shape[-2]
 
 
 def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) -> Tensor:
@@ -73,24 +70,8 @@ def _between(sides: Sequence[Tensor], x: Tensor, axis: int) -> Tensor:
     return torch.cat([*before, x, *after], axis)
 
 
-def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: IntPair,
-    groups: int,
-    mode: PaddingMode,
-    padding: tuple[int, int] | None = None,
-) -> Tensor:
-    """Convolution of ``x`` padded on every side, by default by half the odd kernel: then H' = ceil(H/s)."""
-    down, across = padding or (k // 2 for k in weight.shape[-2:])
-    if mode == "zeros":
-        return F.conv2d(x, weight, bias, stride, (down, across), groups=groups)
-    return F.conv2d(pad(x, (across, across, down, down), mode), weight, bias, stride, groups=groups)
-
-
 class EdgeConv2d(nn.Conv2d):
-    """``nn.Conv2d`` by :func:`conv2d`: any padding mode on any map; without ``padding`` H' = ceil(H/s)."""
+    """``nn.Conv2d`` with any padding mode on any map; without ``padding`` an odd kernel gives ceil(H/s)."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -109,10 +90,7 @@ class EdgeConv2d(nn.Conv2d):
         bias: bool = True,
         **place: Unpack[Place],
     ):
-        kernel = pair(kernel_size, "kernel_size", least=1)
-        if padding is None and any(k % 2 == 0 for k in kernel):
-            raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
-        check_choice("padding_mode", mode, PaddingMode)
+        kernel = both(kernel_size)
         sides = (kernel[0] // 2, kernel[1] // 2) if padding is None else padding
         super().__init__(
             *(in_channels, out_channels, kernel, stride, sides),
@@ -123,4 +101,19 @@ class EdgeConv2d(nn.Conv2d):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.padding_mode, self.padding)
+        return self.convolve(x, self.weight, self.bias)
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        down, across = self.padding
+        if self.padding_mode == "zeros":
+            return F.conv2d(x, weight, bias, self.stride, (down, across), groups=self.groups)
+        x = pad(x, (across, across, down, down), self.padding_mode)
+        return F.conv2d(x, weight, bias, self.stride, groups=self.groups)
+
+
+class WideConv2d(EdgeConv2d):
+    """Computed in the type of the map, whatever that of the weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return self.convolve(x, self.weight.to(x.dtype), bias)

@@ -65,10 +65,13 @@ def like(y: Tensor, x: Tensor) -> Tensor:
     return laid_out(y, is_channels_last(x)).to(x.dtype)
 
 
-def _flops(pool: Pool2d, height: int, width: int) -> int:
-    # Multiplications and additions of ``resample``; the matrices are made once for all channels.
-    rows, columns = pool.output_size(height, width)
-    return 2 * pool.channels * height * columns * (width + rows)
+class Resampling(Pool2d):
+    """An operator by ``resample``."""
+
+    def flops(self, height: int, width: int) -> int:
+        # Multiplications and additions of ``resample``; the matrices are made once for all channels.
+        rows, columns = self.output_size(height, width)
+        return 2 * self.channels * height * columns * (width + rows)
 
 
 @one_node
@@ -94,7 +97,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: IntPair = 2) -> Tensor:
         return resample(x, rows, columns)
 
 
-class IdealLowpassPool2d(CellPool2d):
+class IdealLowpassPool2d(Resampling, CellPool2d):
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023).
 
     By ``ideal_lowpass_pool2d``: exact for shifts by any fraction of a pixel, as long as nothing non-linear
@@ -109,9 +112,6 @@ class IdealLowpassPool2d(CellPool2d):
     paper = "Michaeli 2023, arXiv:2303.08085"
     shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
     gradient = "dense"
-
-    def flops(self, height: int, width: int) -> int:
-        return _flops(self, height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return ideal_lowpass_pool2d(x, self.stride)
@@ -164,7 +164,7 @@ def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
     return crop(length, kept, gain)
 
 
-class SpectralPool2d(RationalPool2d):
+class SpectralPool2d(Resampling, RationalPool2d):
     """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
 
     The gradient is the adjoint: the upstream spectrum, padded with zeros; dense. Departs from the paper,
@@ -194,14 +194,11 @@ class SpectralPool2d(RationalPool2d):
         super().__init__(channels, stride, **place)
         self.nyquist = nyquist
 
-    def flops(self, height: int, width: int) -> int:
-        return _flops(self, height, width)
-
     def forward(self, x: Tensor) -> Tensor:
         return _resampled(x, self.check_batch(x), self.nyquist)
 
 
-class DiffStride2d(RationalPool2d):
+class DiffStride2d(Resampling, RationalPool2d):
     """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
 
     Each frequency k of an axis (in whole periods per map) is multiplied by the paper's mask, clip((R + H/(2S)
@@ -252,9 +249,6 @@ class DiffStride2d(RationalPool2d):
             masks.append(((self.smoothness + edge - frequency) / self.smoothness).clamp(0, 1))
         return masks[0], masks[1]
 
-    def flops(self, height: int, width: int) -> int:
-        return _flops(self, height, width)
-
     def forward(self, x: Tensor) -> Tensor:
         axes = zip(x.shape[-2:], self.check_batch(x), self.mask(*x.shape[-2:]), strict=True)
         with full_precision(x):
@@ -262,7 +256,7 @@ class DiffStride2d(RationalPool2d):
             return resample(x, rows, columns)
 
 
-class FlcPool2d(CellPool2d):
+class FlcPool2d(Resampling, CellPool2d):
     """Keep the central quarter of the Fourier transform (Grabinski 2022, FrequencyLowCut pooling).
 
     Along an axis of M outputs the frequencies -floor(M/2) ... ceil(M/2) - 1 are kept. For even M the lowest
@@ -285,7 +279,7 @@ class FlcPool2d(CellPool2d):
 
     def flops(self, height: int, width: int) -> int:
         corner = 2 * self.channels * height * (width + 1) + 2 * self.count_outputs(height, width)
-        return _flops(self, height, width) + corner
+        return super().flops(height, width) + corner
 
     def gain_of(self, frequency: Tensor) -> Tensor:
         """The gain of ``frequency``, in periods per pixel."""

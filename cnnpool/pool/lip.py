@@ -1,14 +1,15 @@
 """Local importance-based pooling: :func:`lip_pool2d`."""
 
+from functools import partial
 from typing import Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d
 from cnnpool.pool.cells import cells, peak, weighted_mean
+from cnnpool.pool.edges import WideConv2d
 from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
@@ -60,20 +61,21 @@ class Importance(nn.Module):
     def __init__(self, channels: int, scale: float, bottleneck: int, **place: Unpack[Place]):
         super().__init__()
         self.scale = scale
+        convolution = partial(WideConv2d, mode="zeros", bias=False, **place)
         if bottleneck:
             width = max(channels // bottleneck, 1)
             self.stem: nn.Module = nn.Sequential(
-                WideConv2d(channels, width, 1, **place),
+                convolution(channels, width, 1),
                 SampleNorm(width, **place),
                 nn.ReLU(),
-                WideConv2d(width, width, 3, **place),
+                convolution(width, width, 3),
                 SampleNorm(width, **place),
                 nn.ReLU(),
             )
-            self.conv = WideConv2d(width, channels, 1, **place)
+            self.conv = convolution(width, channels, 1)
         else:
             self.stem = nn.Identity()
-            self.conv = WideConv2d(channels, channels, 3, **place)
+            self.conv = convolution(channels, channels, 3)
         self.norm = SampleNorm(channels, **place)
         nn.init.zeros_(self.conv.weight)
 
@@ -81,17 +83,6 @@ class Importance(nn.Module):
         with full_precision(x):
             logits: Tensor = self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
         return logits
-
-
-class WideConv2d(nn.Conv2d):
-    """Convolution without bias, padded with zeros to keep the size, in the type of the map."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, **place: Unpack[Place]):
-        half = kernel_size // 2
-        super().__init__(in_channels, out_channels, kernel_size, padding=half, bias=False, **place)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, self.weight.to(x.dtype), padding=self.padding)
 
 
 class SampleNorm(nn.Module):

@@ -119,8 +119,6 @@ class LpPool2d(LikeTorch, WindowPool2d):
     is 1 + softplus(raw), so it stays above 1, as in the paper. Gradient: sgn(x_i) |x_i|^(p-1) y^(1-p) / n,
     and 0 in an all-zero window.
 
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
-
     Args:
         p: power, > 0 (inf for max |x|), or where it starts when learnable, > 1 and finite.
         form: mean or sum.
@@ -147,8 +145,7 @@ class LpPool2d(LikeTorch, WindowPool2d):
         form: Literal["mean", "sum"] = "mean",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         if form == "sum":
             self.gain = None
         self.form = form
@@ -205,8 +202,6 @@ class GemPool2d(WindowPool2d):
     so it stays above 0. Gradient: x_i^(p-1) y^(1-p) / n where x_i > eps, else 0: a window without a positive
     cell is dead.
 
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
-
     Args:
         p: power, >= 0.01, or where it starts when learnable.
         eps: floor of x, > 0.
@@ -232,8 +227,7 @@ class GemPool2d(WindowPool2d):
         eps: AboveZero = 1e-6,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable, **place)
 

@@ -10,7 +10,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import blocks, components
 from cnnpool.pool.base import OddTaps, Place, Size, Taps
-from cnnpool.pool.edges import EdgeConv2d, conv2d
+from cnnpool.pool.edges import WideConv2d
 
 
 class LpsPool2d(PolyphasePool2d):
@@ -59,13 +59,13 @@ class LpsPool2d(PolyphasePool2d):
         super().__init__(channels, stride, filter_size, **place)
         hidden = channels if hidden is None else hidden
         self.tau = tau
-        self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular", **place)
-        self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular", **place)
+        self.first = WideConv2d(channels, hidden, kernel_size, mode="circular", **place)
+        self.second = WideConv2d(hidden, 1, kernel_size, mode="circular", **place)
 
     def logits(self, x: Tensor) -> Tensor:
         """One number per sample and phase of a complete map, (N, P)."""
         parts = torch.stack(components(x, self.stride), 1)
-        score = self._convolve(self.second, self._convolve(self.first, parts.flatten(0, 1)).relu())
+        score = self.second(self.first(parts.flatten(0, 1)).relu())
         logits: Tensor = score.mean((1, 2, 3)).unflatten(0, parts.shape[:2])
         return logits
 
@@ -76,11 +76,6 @@ class LpsPool2d(PolyphasePool2d):
             return logits.argmax(1)
         gumbel = -torch.empty_like(logits).exponential_().log()
         return ((logits + gumbel) / self.tau).softmax(1)
-
-    @staticmethod
-    def _convolve(conv: EdgeConv2d, x: Tensor) -> Tensor:
-        bias = None if conv.bias is None else conv.bias.to(x.dtype)
-        return conv2d(x, conv.weight.to(x.dtype), bias, 1, 1, conv.padding_mode)
 
     def flops(self, height: int, width: int) -> int:
         weights = self.first.weight.numel() + self.second.weight.numel()
@@ -123,16 +118,14 @@ class TipsPool2d(PolyphasePool2d):
         **place: Unpack[Place],
     ):
         super().__init__(channels, stride, filter_size, **place)
-        self.conv = EdgeConv2d(
+        self.conv = WideConv2d(
             channels, channels, kernel_size, mode="circular", groups=channels, bias=False, **place
         )
         self.scale = nn.Parameter(torch.empty(channels, **place).uniform_(-1, 1))
 
     def decide(self, x: Tensor) -> Tensor:
         self.check_channels(x)
-        weight = self.conv.weight.to(x.dtype)
-        response = conv2d(x, weight, None, 1, self.channels, self.conv.padding_mode).relu()
-        means = blocks(response, self.stride).mean((2, 4)).flatten(2)
+        means = blocks(self.conv(x).relu(), self.stride).mean((2, 4)).flatten(2)
         return (means * self.scale[:, None].to(x.dtype)).softmax(2).transpose(1, 2)
 
     def flops(self, height: int, width: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d
-from cnnpool.pool.cells import added, cells
+from cnnpool.pool.cells import cells, weighted_sum
 from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.max import max_pool2d
@@ -57,8 +57,6 @@ class MixedPool2d(WindowPool2d):
     A learnt a is sigmoid(raw), so it stays in (0, 1); the paper leaves it free. Gradient: (1 - a)/n to every
     cell, and a more to the first maximum.
 
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
-
     Args:
         mix: share of max, in [0, 1], or where it starts when learnable.
     """
@@ -82,8 +80,7 @@ class MixedPool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable, **place)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,8 +94,6 @@ class RandomMixedPool2d(WindowPool2d):
     Gradient in training: that of the pooling that was drawn. The number of draws and the number of those for
     max, except within ``torch.func``, are in the buffers ``draws`` and ``max_draws``; without any, their
     frequency is ``probability``.
-
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
 
     Args:
         probability: of max, in [0, 1].
@@ -129,8 +124,7 @@ class RandomMixedPool2d(WindowPool2d):
         evaluate: Literal["expected", "majority"] = "expected",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         self.probability, self.evaluate = probability, evaluate
         # Whole numbers: float32 counters would stop at 2^24 samples.
         for name, shape in (("draws", ()), ("max_draws", (repeats(per, channels),))):
@@ -171,14 +165,6 @@ class RandomMixedPool2d(WindowPool2d):
         return y.to(x.dtype)
 
 
-def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
-    """One number per window, sum_i w_i x_i, from its cells and ``weight`` (C or 1, cells)."""
-    if weight.dim() != 2 or weight.shape[1] != len(parts):
-        raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
-    taps = weight.to(parts[0].dtype)[:, :, None, None].unbind(1)
-    return added(part * tap for part, tap in zip(parts, taps, strict=True))
-
-
 def share(logits: Tensor) -> Tensor:
     """Sigmoid with zero slope where it underflows: an infinite gradient times 0 would be NaN."""
     kind = torch.finfo(logits.dtype)
@@ -210,7 +196,7 @@ def gated_pool2d(
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact = wide(x)
-    gate = share(filtered(cells(exact, window), weight))
+    gate = share(weighted_sum(cells(exact, window), weight))
     largest, average = max_and_average(exact, window)
     return (average + gate * (largest - average)).to(x.dtype)
 
@@ -219,9 +205,7 @@ class GatedPool2d(WindowPool2d):
     """y = g max(x) + (1 - g) mean(x), g = sigmoid(w . x) decided by the window (Lee 2016, arXiv:1509.08985).
 
     The gate's mask w starts at zero, so the operator starts half max, half average. Gradient: that of the
-    mix, plus g (1 - g) w_i (max - mean) through the gate.
-
-    Edges: torch's size formula; cells in the padding or the overhang take no part (the gate sees zeros).
+    mix, plus g (1 - g) w_i (max - mean) through the gate, which sees zeros outside the map.
     """
 
     formula = "g max_i x_i + (1 - g) mean_i x_i, g = sigmoid(sum_i w_i x_i)"
@@ -241,8 +225,7 @@ class GatedPool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         size = self.kernel_size[0] * self.kernel_size[1]
         self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size, **place))
 
@@ -280,11 +263,11 @@ def tree_pool2d(
     if width < 1 or width & (width - 1) or len(gates) != width - 1:
         raise ValueError(f"a tree of 2^n leaves has 2^n - 1 gates, got {width} leaves and {len(gates)} gates")
     parts = cells(wide(x), window_on(x, kernel_size, stride, padding, ceil_mode))
-    nodes = [filtered(parts, leaf) for leaf in leaves]
+    nodes = [weighted_sum(parts, leaf) for leaf in leaves]
     while len(nodes) > 1:
         # Gates of the level above: its nodes are numbered from (half of the children) - 1.
         half = len(nodes) // 2
-        shares = [share(filtered(parts, gate)) for gate in gates[half - 1 : 2 * half - 1]]
+        shares = [share(weighted_sum(parts, gate)) for gate in gates[half - 1 : 2 * half - 1]]
         pairs = zip(nodes[::2], nodes[1::2], shares, strict=True)
         nodes = [right + share * (left - right) for left, right, share in pairs]
     return nodes[0].to(x.dtype)
@@ -322,8 +305,7 @@ class TreePool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         size, width = self.kernel_size[0] * self.kernel_size[1], 2 ** (levels - 1)
         copies = repeats(per, channels)
         self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size, **place)) / size)

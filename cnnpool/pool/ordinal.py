@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Place, PlainWindowPool2d, Size, WindowPool2d
-from cnnpool.pool.cells import added, cells, comparisons, count, order, peak
+from cnnpool.pool.cells import added, cells, comparisons, count, order, peak, per_cell, weighted_sum
 from cnnpool.pool.leaves import one_node
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import IntPair, wide, window_on
@@ -50,8 +50,6 @@ class MedianPool2d(PlainWindowPool2d):
 
     Gradient: 1 to the selected cell, 0 to the others; which of equal cells is selected depends on the others.
     Sorted by a network of comparisons, so the backward pass is deterministic on every device.
-
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
     """
 
     formula = "median_i x_i (the lower one of an even number)"
@@ -99,12 +97,10 @@ def ordinal_pool2d(
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact = wide(x)
     parts, present = cells(exact, window, fill=-float("inf")), count(exact, window)
-    if weight.dim() != 2 or weight.shape[1] != len(parts):
-        raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
-    taps = weight.to(exact.dtype)[:, :, None, None].unbind(1)
+    taps = per_cell(weight, parts)
     ranked = order(parts, range(len(parts)))[::-1]
     if isinstance(present, int):
-        return added(part * tap for part, tap in zip(ranked, taps, strict=True)).to(x.dtype)
+        return weighted_sum(ranked, weight).to(x.dtype)
     used = [present > rank for rank in range(len(parts))]
     total = added(torch.where(u, part, 0) * tap for u, part, tap in zip(used, ranked, taps, strict=True))
     if normalise:
@@ -143,8 +139,7 @@ class OrdinalPool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         if weights == "free":
             self.gain = None
         self.weights = weights

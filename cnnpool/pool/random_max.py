@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cnnpool.pool.adaptive import max_between
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Place, Pool2d, RationalPool2d, Size, StrideAboveOne, both, reduced
+from cnnpool.pool.base import Place, RationalPool2d, Size, StrideAboveOne, WholeCellPool2d, both
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import ceil_div, is_channels_last, laid_out
 
@@ -111,7 +111,7 @@ def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
     return steps // windows + rest.long()
 
 
-class S3Pool2d(Pool2d):
+class S3Pool2d(WholeCellPool2d):
     """Maximum at every pixel, then random rows and columns of it in training (Zhai 2017, S3Pool).
 
     The maxima of windows at stride 1 form a map of the input's size. Training cuts it into grids of g x g
@@ -149,14 +149,11 @@ class S3Pool2d(Pool2d):
         grid: Size | None = None,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.max_size, self.stride = both(kernel_size), both(stride)
+        super().__init__(channels, stride=stride, **place)
+        self.max_size = both(kernel_size)
         self.grid = self.stride if grid is None else both(grid)
         if any(g % s for g, s in zip(self.grid, self.stride, strict=True)):
             raise ValueError(f"grid must be a multiple of stride={self.stride}, got {grid!r}")
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return reduced(type(self).__name__, height, width, self.stride)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -70,8 +70,6 @@ class SoftPool2d(WindowPool2d):
     Departs from the authors' code on the CPU, which weights by the sum of e^x over channels and clamps the
     result at 0: on noise of 3 channels 18 % of the outputs are negative here, and the two differ by 73 %.
 
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
-
     Args:
         beta: sharpness, finite and > 0, or where it starts when learnable.
     """
@@ -95,8 +93,7 @@ class SoftPool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable, **place)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -247,8 +244,6 @@ class LogSumExpPool2d(WindowPool2d):
 
     A learnt r is softplus(raw), so it stays above 0. Gradient: softmax(r x)_i, dense and sums to one.
 
-    Edges: torch's size formula; cells in the padding or the overhang take no part.
-
     Args:
         r: sharpness, finite and > 0, or where it starts when learnable.
     """
@@ -272,8 +267,7 @@ class LogSumExpPool2d(WindowPool2d):
         per: Per = "layer",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
-        self.fixed_channels = per == "channel"
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, per=per, **place)
         self.r = Positive("r", r, repeats(per, channels), learnable=learnable, **place)
 
     def forward(self, x: Tensor) -> Tensor:

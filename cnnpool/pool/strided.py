@@ -36,7 +36,26 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class StridedConv2d(Pool2d):
+class ConvolvingPool2d(Pool2d):
+    """An operator with a learnt convolution, a norm that stands in place of its bias, and an activation."""
+
+    fixed_channels = True
+    gain = None
+
+    def learn(self, conv: nn.Conv2d, norm: Norm, activation: Activation, **place: Unpack[Place]) -> None:
+        self.conv = conv
+        self.norm = NORMS[norm](conv.out_channels, **place)
+        self.activation = ACTIVATIONS[activation]()
+
+    def learnt(self, x: Tensor) -> Tensor:
+        y: Tensor = self.activation(self.norm(self.conv(x)))
+        return y
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
+
+
+class StridedConv2d(ConvolvingPool2d):
     """Convolution of stride s, channels kept: y = act(norm(w * x))[::s] (Springenberg 2015, All-CNN).
 
     The gradient of an input is the sum over the windows that cover it of w times the upstream gradient: dense
@@ -54,8 +73,6 @@ class StridedConv2d(Pool2d):
     paper = "Springenberg 2015, arXiv:1412.6806"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "uneven"
-    fixed_channels = True
-    gain = None
     mixes: ClassVar[bool] = True
     """Every output channel sees all input channels, not only its own."""
 
@@ -77,18 +94,13 @@ class StridedConv2d(Pool2d):
         self.padding = (down, across) if padding is None else both(padding)
         convolution = channels, channels, self.kernel_size, self.stride, self.padding
         groups, bias = 1 if self.mixes else channels, norm == "none"
-        self.conv = EdgeConv2d(*convolution, mode=padding_mode, groups=groups, bias=bias, **place)
-        self.norm = NORMS[norm](channels, **place)
-        self.activation = ACTIVATIONS[activation]()
-
-    def flops(self, height: int, width: int) -> int:
-        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
+        conv = EdgeConv2d(*convolution, mode=padding_mode, groups=groups, bias=bias, **place)
+        self.learn(conv, norm, activation, **place)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
         self.output_size(*x.shape[-2:])
-        y: Tensor = self.activation(self.norm(self.conv(x)))
-        return y
+        return self.learnt(x)
 
 
 class DepthwiseConv2d(StridedConv2d):
@@ -103,7 +115,7 @@ class DepthwiseConv2d(StridedConv2d):
     mixes = False
 
 
-class AvgConv2d(Pool2d):
+class AvgConv2d(ConvolvingPool2d):
     """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
 
     Replaces a strided 1x1 convolution, which ignores all but one pixel in s^2; here every pixel counts. The
@@ -121,8 +133,6 @@ class AvgConv2d(Pool2d):
     paper = "He 2019, arXiv:1812.01187"
     shift = "commutes with shifts by multiples of the stride; aliases less than a strided convolution"
     gradient = "dense"
-    fixed_channels = True
-    gain = None
     ceil_mode = True
 
     def __init__(
@@ -138,9 +148,8 @@ class AvgConv2d(Pool2d):
         super().__init__(channels, **place)
         self.stride = both(stride)
         self.kernel_size = self.stride if kernel_size is None else both(kernel_size)
-        self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none", **place)
-        self.norm = NORMS[norm](channels, **place)
-        self.activation = ACTIVATIONS[activation]()
+        conv = nn.Conv2d(channels, channels, 1, bias=norm == "none", **place)
+        self.learn(conv, norm, activation, **place)
 
     def flops(self, height: int, width: int) -> int:
         cells = self.kernel_size[0] * self.kernel_size[1]
@@ -149,12 +158,10 @@ class AvgConv2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
         self.output_size(*x.shape[-2:])
-        mean = avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True)
-        y: Tensor = self.activation(self.norm(self.conv(mean)))
-        return y
+        return self.learnt(avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True))
 
 
-class ConvBlur2d(CellPool2d):
+class ConvBlur2d(ConvolvingPool2d, CellPool2d):
     """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
 
     ``order: conv_blur`` is the paper's: convolution, non-linearity, then blur and stride. ``blur_conv`` is
@@ -176,8 +183,6 @@ class ConvBlur2d(CellPool2d):
     paper = "Zhang 2019, arXiv:1904.11486"
     shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
     gradient = "uneven"
-    fixed_channels = True
-    gain = None
 
     def __init__(
         self,
@@ -197,9 +202,8 @@ class ConvBlur2d(CellPool2d):
         self.order, self.kernel_size = order, both(kernel_size)
         conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
         convolution = channels, channels, self.kernel_size, conv_stride
-        self.conv = EdgeConv2d(*convolution, mode=conv_padding_mode, bias=norm == "none", **place)
-        self.norm = NORMS[norm](channels, **place)
-        self.activation = ACTIVATIONS[activation]()
+        conv = EdgeConv2d(*convolution, mode=conv_padding_mode, bias=norm == "none", **place)
+        self.learn(conv, norm, activation, **place)
         self.blur = BlurPool2d(
             channels, filter_size=filter_size, stride=blur_stride, padding_mode=padding_mode
         )
@@ -210,14 +214,13 @@ class ConvBlur2d(CellPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
-        if self.order == "conv_blur":
-            y: Tensor = self.blur(self.activation(self.norm(self.conv(x))))
-        else:
-            y = self.activation(self.norm(self.conv(self.blur(x))))
+        if self.order == "blur_conv":
+            return self.learnt(self.blur(x))
+        y: Tensor = self.blur(self.learnt(x))
         return y
 
 
-class ConvPool2d(Pool2d):
+class ConvPool2d(ConvolvingPool2d):
     """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
 
     A fair control for the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers and
@@ -239,8 +242,6 @@ class ConvPool2d(Pool2d):
     paper = "Springenberg 2015, arXiv:1412.6806"
     shift = "commutes with shifts by multiples of the stride; aliases like max pooling"
     gradient = "uneven"
-    fixed_channels = True
-    gain = None
 
     def __init__(
         self,
@@ -258,11 +259,9 @@ class ConvPool2d(Pool2d):
         super().__init__(channels, **place)
         self.conv_size = both(conv_size)
         window = both(kernel_size)
-        self.conv = EdgeConv2d(
-            channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none", **place
-        )
-        self.norm = NORMS[norm](channels, **place)
-        self.activation = ACTIVATIONS[activation]()
+        bias = norm == "none"
+        conv = EdgeConv2d(channels, channels, self.conv_size, mode=padding_mode, bias=bias, **place)
+        self.learn(conv, norm, activation, **place)
         self.pool = EdgeMaxPool2d(
             channels, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
         )
@@ -274,11 +273,11 @@ class ConvPool2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
         self.output_size(*x.shape[-2:])
-        y: Tensor = self.pool(self.activation(self.norm(self.conv(x))))
+        y: Tensor = self.pool(self.learnt(x))
         return y
 
 
-class ReductionBlock2d(Pool2d):
+class ReductionBlock2d(ConvolvingPool2d):
     """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
 
     The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
@@ -298,8 +297,6 @@ class ReductionBlock2d(Pool2d):
     paper = "Szegedy 2016, arXiv:1512.00567"
     shift = "commutes with shifts by multiples of the stride; both branches alias"
     gradient = "uneven"
-    fixed_channels = True
-    gain = None
 
     def __init__(
         self,
@@ -320,11 +317,9 @@ class ReductionBlock2d(Pool2d):
             self.pooled, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
-        self.convolved = channels - self.pooled
-        convolution = channels, self.convolved, window, self.stride, self.padding
-        self.conv = EdgeConv2d(*convolution, mode=padding_mode, bias=norm == "none", **place)
-        self.norm = NORMS[norm](self.convolved, **place)
-        self.activation = ACTIVATIONS[activation]()
+        convolution = channels, channels - self.pooled, window, self.stride, self.padding
+        conv = EdgeConv2d(*convolution, mode=padding_mode, bias=norm == "none", **place)
+        self.learn(conv, norm, activation, **place)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -332,5 +327,5 @@ class ReductionBlock2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_batch(x)
-        learnt = self.activation(self.norm(self.conv(x)))
+        learnt = self.learnt(x)
         return torch.cat([self.pool(x), learnt], 1) if self.pooled else learnt

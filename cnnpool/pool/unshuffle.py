@@ -5,12 +5,12 @@ from typing import Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, OddTaps, Place, Pool2d, Taps, both
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Taps, both
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.fourier import like
 from cnnpool.pool.internals import holds
 from cnnpool.pool.leaves import one_node
-from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation
+from cnnpool.pool.strided import NORMS, Activation, ConvolvingPool2d
 from cnnpool.pool.window import IntPair, Misfit, is_channels_last, laid_out, pair
 
 
@@ -40,7 +40,7 @@ def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     return cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, channels * sh * sw, rows, columns)
 
 
-class UnshuffleConv2d(CellPool2d):
+class UnshuffleConv2d(ConvolvingPool2d, CellPool2d):
     """Space to depth, then a convolution of stride 1 back to C channels (Sunkara 2022, SPD-Conv).
 
     No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
@@ -64,8 +64,6 @@ class UnshuffleConv2d(CellPool2d):
     paper = "Sunkara 2022, arXiv:2208.03641"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
-    fixed_channels = True
-    gain = None
 
     def __init__(
         self,
@@ -83,17 +81,13 @@ class UnshuffleConv2d(CellPool2d):
         self.ragged, self.order = ragged, order
         deep = channels * self.stride[0] * self.stride[1]
         self.before = ChannelNorm(deep, **place) if norm == "layer" else nn.Identity()
-        self.conv = EdgeConv2d(deep, channels, kernel_size, mode="zeros", bias=norm == "none", **place)
-        self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
-        self.activation = ACTIVATIONS[activation]()
+        conv = EdgeConv2d(deep, channels, kernel_size, mode="zeros", bias=norm == "none", **place)
+        self.learn(conv, "batch" if norm == "batch" else "none", activation, **place)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         if self.ragged == "refuse" and (height % self.stride[0] or width % self.stride[1]):
             raise ValueError(f"H and W must be multiples of stride={self.stride}, got a {height}x{width} map")
         return super().output_size(height, width)
-
-    def flops(self, height: int, width: int) -> int:
-        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
 
     def forward(self, x: Tensor) -> Tensor:
         (rows, columns), (height, width) = self.check_batch(x), x.shape[-2:]
@@ -104,11 +98,10 @@ class UnshuffleConv2d(CellPool2d):
             sh, sw = self.stride
             # (c, i, j) to (j, i, c).
             deep = like(deep.unflatten(1, (-1, sh, sw)).transpose(1, 3).flatten(1, 3), deep)
-        y: Tensor = self.activation(self.norm(self.conv(self.before(deep))))
-        return y
+        return self.learnt(self.before(deep))
 
 
-class PatchConv2d(Pool2d):
+class PatchConv2d(ConvolvingPool2d):
     """Convolution with kernel = stride = s: a linear map of each s x s patch (Dosovitskiy 2021, ViT).
 
     The same function as pixel-unshuffle followed by a 1x1 convolution, so nothing is thrown away before the
@@ -126,8 +119,6 @@ class PatchConv2d(Pool2d):
     paper = "Dosovitskiy 2021, arXiv:2010.11929"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
-    fixed_channels = True
-    gain = None
 
     def __init__(
         self,
@@ -142,9 +133,6 @@ class PatchConv2d(Pool2d):
         self.before = ChannelNorm(channels, **place) if norm == "layer" else nn.Identity()
         self.conv = nn.Conv2d(channels, channels, self.stride, self.stride, bias=norm != "batch", **place)
         self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
-
-    def flops(self, height: int, width: int) -> int:
-        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)
