@@ -12,7 +12,6 @@ from functions import CALLS
 
 from cnnpool import pool
 from cnnpool.pool import build
-from cnnpool.pool.edges import EdgeConv2d
 
 SMALL, FOUR, INTEGERS = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 4, 4).long()
 MAPS = torch.zeros(2, 3, 4, 4)
@@ -32,11 +31,8 @@ REFUSED = [
     (lambda: build("lp", 3, p=1.0, learnable=True), "p must be finite and above 1 to be learnable"),
     (lambda: build("max", 1, kernel_size=8, ties="split"), "at most 63 cells"),
     (lambda: build("mixed", 3, mix=1.0), "mix must be above 0 and below 1 to be learnable"),
-    (lambda: build("random_mixed", 3, per="net"), "per"),
     (lambda: build("reduction", 2, kernel_size=3, padding=2), "padding"),
     (lambda: build("s3", 1, grid=5), r"grid must be a multiple of stride=\(2, 2\), got 5"),
-    (lambda: EdgeConv2d(1, 1, (3, 4), mode="zeros"), "kernel_size must be"),
-    (lambda: EdgeConv2d(1, 1, 3, mode="mirror"), "of reflect, replicate, circular, zeros, got 'mirror'"),
     # Numbers given to a function.
     (lambda: pool.ada_pool2d(SMALL, 2, beta=1.5), "beta must"),
     (lambda: pool.aps_pool2d(FOUR, p=3.0), "p must be 1, 2 or inf, got 3.0"),
