@@ -27,8 +27,11 @@ def check(settings: Mapping[str, Any]) -> None:
     for group, path, chosen in choices_in(settings):
         if group in ("fit", "trainer", "log"):
             continue
-        _check_choice(group, path, chosen)
-        if chosen["name"] == KEEP and not is_published(settings):
+        name = chosen.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
+        registry.check_options(_known(group, name, chosen), name, options_of(chosen), path)
+        if name == KEEP and not is_published(settings):
             raise ValueError(
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
                 f"model={settings['model']['name']} has none of its own"
@@ -54,13 +57,6 @@ def _refuse_contradictions(fit: Mapping[str, Any], trainer: Mapping[str, Any]) -
         raise ValueError(
             f"trainer.gradient_clip_algorithm={way} clips nothing alone: give trainer.gradient_clip_val too"
         )
-
-
-def _check_choice(group: str, path: str, chosen: Mapping[str, Any]) -> None:
-    name = chosen.get("name")
-    if not isinstance(name, str):
-        raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
-    registry.check_options(_known(group, name, chosen), name, options_of(chosen), path)
 
 
 def choices_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

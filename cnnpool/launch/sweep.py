@@ -13,7 +13,6 @@ from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_job import run_here, unreported
 from cnnpool.run_folder.identity import identity_settings
-from cnnpool.run_folder.plan import planned
 from cnnpool.schema import GROUPS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
@@ -70,6 +69,9 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
     choices = {job.name: (_choice(job), job.settings.get("seed")) for job in jobs}
     scores: dict[str, dict[Any, float]] = defaultdict(dict)  # By choice and seed
     shown = set[str]()
+    # Imported late: a single run has no plan.
+    from cnnpool.run_folder.plan import planned
+
     with planned({job.folder: job.overrides for job in jobs}):
         for number, outcome in enumerate(outcomes, 1):
             trained += outcome.trained

@@ -87,7 +87,12 @@ SWEEPS = {
         ["probe.gradient={samples:3}"],
         ["probe.gradient.epsilon=0.1", "probe.gradient.epsilon=0.2"],
     ],
-    "pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'": None,
+    "pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'": [
+        ["pool@stage.s2=inherit", "pool@stage.s2=avg"],
+        ["~fit.lr"],
+        ["seed=3", "seed=4"],
+        ["data.root='a b,c'"],
+    ],
     "hydra.sweep.subdir=${hydra:job.num}/${hydra.job.override_dirname} seed=1,2 pool=avg": [
         ["hydra.sweep.subdir=${hydra:job.num}/${hydra.job.override_dirname}"],
         ["seed=1", "seed=2"],
@@ -104,12 +109,6 @@ SWEEPS = {
         ["model.norm=False", "model.norm=True"],
     ],
 }
-SWEEPS["pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'"] = [
-    ["pool@stage.s2=inherit", "pool@stage.s2=avg"],
-    ["~fit.lr"],
-    ["seed=3", "seed=4"],
-    ["data.root='a b,c'"],
-]
 
 
 @pytest.mark.parametrize("line", SWEEPS)
@@ -282,8 +281,7 @@ def test_a_mistake_is_one_line_that_names_it(line, said, mine):
     "flag", ["--experimental-rerun=x", "--hydra-help", "--config-path=x", "--config-di=x", "-r"]
 )
 def test_flags_of_hydras_own_are_refused(flag, call):
-    status, _, err = call("train", flag, "pool=max")
-    assert (status, err) == (2, f"error: unrecognized arguments: {flag}; see --help\n")
+    assert call.refused(flag, "pool=max") == f"error: unrecognized arguments: {flag}; see --help\n"
 
 
 def test_options_and_overrides_stand_in_any_order(mine, tmp_path):
@@ -317,9 +315,8 @@ def test_jobs_that_differ_only_in_what_changes_no_result_get_folders_of_their_ow
     digest = hashlib.sha256(b"a/b").hexdigest()[:8]
     roots = (f"b-{digest}", "a")
     assert names == [f"max+data.root={root}+fit.devices={n}" for root in roots for n in (1, 2)]
-    assert capsys.readouterr().err == "".join(
-        f"{key} differs between the jobs, so it is part of their folders' names\n" for key in ("data.root",)
-    )
+    said = "data.root differs between the jobs, so it is part of their folders' names\n"
+    assert capsys.readouterr().err == said
     (single,) = jobs_of(asked("data.root=a fit.keep_memory=false pool=max"))
     assert single.folder.parent.name == "max"
 
@@ -415,16 +412,14 @@ def test_the_configuration_is_shown_and_nothing_is_run(options, shown, call, tmp
 
 def test_a_part_that_is_not_there_is_named(call):
     for part in ("pool.zz", "data.size.x", "data.name.ig"):
-        status, _, err = call("train", "--cfg", "job", "-p", part)
-        assert status == 2 and err.startswith(f"error: --package {part}") and err.count("\n") == 1
+        assert call.refused("--cfg", "job", "-p", part).startswith(f"error: --package {part}")
 
 
 @pytest.mark.parametrize(
     "options", [["--cfg", "job", "-m"], ["--info", "all", "--cfg", "job"], ["--resolve"]]
 )
 def test_options_that_do_not_go_together_are_refused(options, call):
-    status, _, err = call("train", *options)
-    assert status == 2 and err.count("\n") == 1 and "--cfg" in err
+    assert "--cfg" in call.refused(*options)
 
 
 def test_settings_are_plain_json():

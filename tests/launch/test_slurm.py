@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from short_runs import PATIENCE_S, wait_for
 
 pytest.importorskip("submitit", reason="needs pip install 'cnnpool[slurm]'")
 from submitit.core.utils import DelayedSubmission, JobPaths, cloudpickle_dump
@@ -16,7 +16,6 @@ from cnnpool.launch import run_slurm
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.run_folder import status as run_status
 
-PATIENCE_S = 300
 LOCAL = ["-m", "launch=slurm", "launch.cluster=local", "launch.threads=1"]
 
 
@@ -222,8 +221,7 @@ def test_options_that_are_not_the_users_are_refused(call, options):
 
 def test_a_machine_without_slurm_is_named(call, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    status, _, err = call("train", "-m", "launch=slurm", "pool=max,avg", *call.quick)
-    assert status == 2 and "SLURM" in err.upper() and err.count("\n") == 1
+    assert "SLURM" in call.refused("-m", "launch=slurm", "pool=max,avg", *call.quick).upper()
 
 
 @pytest.mark.slow
@@ -283,14 +281,10 @@ def sweep(*options):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def endless(folder, seconds=PATIENCE_S):
+def endless(folder):
     """The folder of a long job that has saved once."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for path in folder.glob("outputs/digits/convnet/*epochs=[49]*/seed0/checkpoints/last.ckpt"):
-            return path.parents[1]
-        time.sleep(0.05)
-    pytest.fail("it never came to that")
+    saved = "outputs/digits/convnet/*epochs=[49]*/seed0/checkpoints/last.ckpt"
+    return wait_for(lambda: next(folder.glob(saved), None)).parents[1]
 
 
 def pid_of(folder):

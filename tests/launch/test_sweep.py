@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchvision
+from short_runs import wait_for
 
 from cnnpool import training
 from cnnpool.fit.checkpoints import Checkpoints
@@ -202,15 +203,6 @@ def test_several_processes_do_the_jobs_of_a_sweep_and_outlive_one_that_is_killed
     assert load(rest[0] / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] > 0
 
 
-def wait_for(look, seconds=120):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    pytest.fail("it never came to that")
-
-
 def outcome(state, status):
     return Outcome("a run", state, "said", status, Path("train.log"))
 
@@ -297,11 +289,12 @@ def test_a_process_that_torchrun_or_srun_started_starts_none_itself(monkeypatch,
 
 
 @pytest.mark.parametrize(("where", "module"), [("slurm", "run_slurm"), ("ray", "run_ray")])
-def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where, module):
+def test_a_launcher_that_is_not_installed_is_named_with_its_remedy_and_leaves_no_plan(
+    call, in_a_folder, monkeypatch, where, module
+):
     monkeypatch.setattr(f"cnnpool.launch.{module}.find_spec", lambda name: None)
-    status, _, err = call("train", *SWEEP, f"launch={where}", *call.quick)
-    assert status == 2
-    assert f"pip install 'cnnpool[{where}]'" in err and err.count("\n") == 1
+    assert f"pip install 'cnnpool[{where}]'" in call.refused(*SWEEP, f"launch={where}", *call.quick)
+    assert not (in_a_folder / "outputs").exists()
 
 
 @pytest.mark.parametrize(
@@ -436,9 +429,3 @@ def test_a_further_process_that_fails_adds_its_traceback_to_the_log(call, tmp_pa
     assert call("train", *call.quick, "hydra.run.dir=run") == (0, "", "")
     monkeypatch.setattr(training, "train", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     assert call("train", *call.quick, "hydra.run.dir=run")[0] == 128 + signal.SIGTERM
-
-
-def test_a_launcher_that_refuses_leaves_no_plan(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("cnnpool.launch.run_ray.find_spec", lambda name: None)
-    assert call("train", *SWEEP, "launch=ray", *call.quick)[0] == 2
-    assert not (tmp_path / "outputs").exists()

@@ -4,17 +4,16 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from short_runs import wait_for
 
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.system.process import for_jobs
 
-PATIENCE_S = 300
 MISTAKE = "fit.epochs must be a whole number from 1 to 10^9, got 0"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no server forks processes")
 
@@ -34,12 +33,7 @@ def job(folder, devices=1):
 
 
 def ended(worker):
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        if outcome := worker.poll():
-            return outcome
-        time.sleep(0.01)
-    pytest.fail("the job never ended")
+    return wait_for(worker.poll)
 
 
 def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
@@ -70,13 +64,6 @@ def training(folder, **changes):
 
 def checkpoint(folder):
     wait_for((folder / "checkpoints" / "last.ckpt").exists)
-
-
-def wait_for(look):
-    end = time.monotonic() + PATIENCE_S
-    while not look():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.05)
 
 
 def state(folder):
