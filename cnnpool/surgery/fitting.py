@@ -64,7 +64,13 @@ def new_downsampling(
 def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
     """A convolution that shares its parameters at stride 1, and its maps of the target's inputs."""
     conv: Any = target.module
-    dense = made_dense(conv)
+    # Not copy.copy, which parametrized modules do not support.
+    dense = conv.__class__.__new__(conv.__class__)
+    dense.__dict__.update(conv.__dict__)
+    # Copy the tables, so that only their entries are shared.
+    for table_of in ("_parameters", "_buffers", "_modules"):
+        dense.__dict__[table_of] = dict(conv.__dict__[table_of])
+    dense.stride = (1,) * len(conv.stride)
     with torch.no_grad(), evaluating(conv), evaluating(dense):
         if pads_by_stride(conv, dense, target.inputs[0]):
             dense = DenseSameConv2d(dense, conv.stride)
@@ -107,25 +113,13 @@ def _parts(pool: nn.Module) -> list[nn.Module]:
     return list(pool) if isinstance(pool, nn.Sequential) else [pool]
 
 
-def made_dense(conv: Any) -> Any:
-    """The convolution, of 1 to 3 axes, at stride 1, with shared parameters."""
-    # Not copy.copy, which parametrized modules do not support.
-    dense = conv.__class__.__new__(conv.__class__)
-    dense.__dict__.update(conv.__dict__)
-    # Copy the tables, so that only their entries are shared.
-    for table_of in ("_parameters", "_buffers", "_modules"):
-        dense.__dict__[table_of] = dict(conv.__dict__[table_of])
-    dense.stride = (1,) * len(conv.stride)
-    return dense
-
-
 def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mapping[str, Any]) -> nn.Module:
     """The first variant of the operator that turns ``maps`` into maps of the target's sizes, else ValueError.
 
     First the original's window, with ceil_mode and padding, then with zeros behind; then the operator's own.
     """
-    sizes = [size_of(x) for x in maps]
-    wanted = [size_of(y) for y in target.outputs]
+    sizes = [tuple(x.shape[2:]) for x in maps]
+    wanted = [tuple(y.shape[2:]) for y in target.outputs]
     reasons = []
     for settings in bases(target, entry, wanted):
         made = []
@@ -165,11 +159,6 @@ def output_size(pool: Pooling, size: Sequence[int]) -> Size:
     """The size of the output for an input of ``size``, a number for each axis; ValueError if it is empty."""
     after: Any = pool.output_size(*size)
     return after if isinstance(after, tuple) else (after,)
-
-
-def size_of(x: Tensor) -> Size:
-    """The number of elements along each axis after N and C."""
-    return tuple(x.shape[2:])
 
 
 def zeros(

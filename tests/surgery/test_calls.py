@@ -48,16 +48,6 @@ def net(given):
     return type("Other", (Net,), {"given": given})()
 
 
-class Sign(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.sign()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
 def helper(x):
     with torch.no_grad():
         return 2 * x
@@ -79,10 +69,6 @@ class Given:
     def context(self, x):
         with torch.autocast("cpu", torch.bfloat16):
             return x
-
-    def switch(self, x):
-        torch.set_grad_enabled(True)
-        return x
 
     def type_of_tensor(self, x):
         return x * torch.is_tensor(x)
@@ -122,9 +108,6 @@ class Given:
 
     def other_code(self, x):
         return helper(x)
-
-    def autograd_function(self, x):
-        return Sign.apply(x)
 
     def child_with_a_call_of_its_own(self, x):
         return self.odd(x)
