@@ -57,7 +57,7 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
 
 
 def _described(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], File]:
-    """What is written beside the images in ``path`` as facts and as arrays, and their file."""
+    """The facts and the arrays that lie beside the images in ``path``, and their file."""
     with np.load(path.with_suffix(".npz")) as found:
         arrays = dict(found)
     return json.loads(arrays.pop("facts").item()), arrays, File(path)
@@ -126,7 +126,7 @@ def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
 
 
 def unchanged(path: Path, stamps: Sequence[bytes], shape: Shape, white: int | None) -> Known | None:
-    """What an earlier cache in ``path`` has of the images with these ``stamps``, if it fits the others.
+    """The images with these ``stamps`` that an earlier cache in ``path`` holds, if it fits the others.
 
     ``shape`` is that of the images, and ``white`` the value that became 255.
     """

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,7 @@ class ImageTable(ImageSource):
                             f"{table} line {lines.line_num} has more values than columns: put one that "
                             f"contains {delimiter!r} in quotes"
                         )
-                    yield self._row(table, lines.line_num, values, *columns)
+                    yield _row(table, lines.line_num, values, columns)
         except csv.Error as error:
             raise DataError(
                 f"{table} line {line} is no line of a CSV ({error}): correct its quotes"
@@ -112,37 +112,28 @@ class ImageTable(ImageSource):
             )
         return found[0]
 
-    def _row(
-        self,
-        table: Path,
-        line: int,
-        values: dict[str, str | None],
-        image: str,
-        label: str,
-        split: str | None = None,
-    ) -> Row:
-        place = f"{table} line {line}"
-        file, name = ((values[column] or "").strip() for column in (image, label))
-        name = composed(name)
-        for column, value in ((image, file), (label, name)):
-            if not value:
-                raise DataError(f"{place} has no {column}: fill or remove it")
-        if any(mark in name for mark in "|;"):
-            raise DataError(f"{place}: {label} is {name!r}, several classes: {ONE_CLASS}")
-        path = os.path.normpath(table.parent / file)
-        if not os.path.isfile(path):
-            raise DataError(
-                f"{place}: {image} is {file!r}, and {path} is no file: correct or remove the line"
-            )
-        if (suffix := os.path.splitext(path)[1].lower()) in UNREAD:
-            raise DataError(
-                f"{place}: {file!r} is no picture that is read ({suffix}): save it as JPEG or PNG"
-            )
-        said = (values[split] or "").strip() if split is not None else "train"
-        part = next((part for part, names in NAMES.items() if said.lower() in names), "")
-        if not part:
-            raise DataError(f"{place}: {split} is {said!r}, not train, val or test: correct it")
-        return Row(line, path, name, part)
+
+def _row(table: Path, line: int, values: Mapping[str, str | None], columns: Sequence[str]) -> Row:
+    """The line with these ``values`` in the ``columns`` of image, class and, if there is one, part."""
+    place = f"{table} line {line}"
+    file, name, *parts = ((values[column] or "").strip() for column in columns)
+    for column, value in zip(columns, (file, name), strict=False):
+        if not value:
+            raise DataError(f"{place} has no {column}: fill or remove it")
+    if any(mark in name for mark in "|;"):
+        raise DataError(f"{place}: {columns[1]} is {name!r}, several classes: {ONE_CLASS}")
+    path = os.path.normpath(table.parent / file)
+    if not os.path.isfile(path):
+        raise DataError(
+            f"{place}: {columns[0]} is {file!r}, and {path} is no file: correct or remove the line"
+        )
+    if (suffix := os.path.splitext(path)[1].lower()) in UNREAD:
+        raise DataError(f"{place}: {file!r} is no picture that is read ({suffix}): save it as JPEG or PNG")
+    said = parts[0] if parts else "train"
+    part = next((part for part, names in NAMES.items() if said.lower() in names), "")
+    if not part:
+        raise DataError(f"{place}: {columns[2]} is {said!r}, not train, val or test: correct it")
+    return Row(line, path, composed(name), part)
 
 
 def _check(table: Path, rows: Sequence[Row]) -> None:

@@ -4,7 +4,6 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -170,7 +169,14 @@ def _swap(
     if unknown := sorted(operators.own.keys() - names.keys()):
         remedy = registry.did_you_mean(unknown[0], names)
         raise ValueError(f"stage.{unknown[0]}: the network has no such stage; {remedy}")
-    replace = partial(_replace, network, example, source)
+
+    def replace(operator: Mapping[str, Any], dotted: Collection[str]) -> list[Change]:
+        options = {key: value for key, value in operator.items() if key != "name"}
+        return exchange(
+            network, operator["name"], options, example=example, where=lambda name, module: name in dotted,
+            order=source.order, after=source.after,
+        )  # fmt: skip
+
     done: dict[str, Mapping[str, Any]] = {}
     changes: list[Change] = []
     if operators.common["name"] != KEEP:
@@ -213,20 +219,6 @@ def _replace_most(
     for reason in reasons:
         log.warning(reason)
     return replaced, changes
-
-
-def _replace(
-    network: nn.Module,
-    example: torch.Tensor,
-    source: NetworkSource,
-    operator: Mapping[str, Any],
-    dotted: Collection[str],
-) -> list[Change]:
-    options = {key: value for key, value in operator.items() if key != "name"}
-    return exchange(
-        network, operator["name"], options, example=example, where=lambda name, module: name in dotted,
-        order=source.order, after=source.after,
-    )  # fmt: skip
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:
