@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool import registry
+from cnnpool.as_found import examined
 from cnnpool.choices import is_published, located
 from cnnpool.model.base import Cnn
 from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Timm, Torchvision, own_options
@@ -20,7 +21,7 @@ from cnnpool.surgery.carry_out import Change
 from cnnpool.surgery.dense import ends_in_channels
 from cnnpool.surgery.replace import exchange, swap
 from cnnpool.surgery.stages import measurable, stages_of
-from cnnpool.surgery.trace import dry_run, evaluating, limited, line_of
+from cnnpool.surgery.trace import dry_run, limited, line_of
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ def _channels(network: nn.Module, in_channels: int, size: tuple[int, int], num_c
     failures = []
     for channels in (in_channels, 3) if in_channels == 1 else (in_channels,):
         try:
-            with evaluating(network), torch.random.fork_rng([]), torch.no_grad():
+            with examined(network), torch.no_grad():
                 output = network(torch.zeros(2, channels, *size))
         except Exception as error:
             failures.append(error)

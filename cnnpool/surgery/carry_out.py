@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from cnnpool.as_found import examined
 from cnnpool.quantity import short
 from cnnpool.surgery.behind import Spot
 from cnnpool.surgery.statistics import in_batches
 from cnnpool.surgery.statistics import recalibrate as measure_statistics
-from cnnpool.surgery.trace import Target, dry_run, leaving_as_found, line_of, tensors
+from cnnpool.surgery.trace import Target, dry_run, line_of, tensors
 
 Plan = dict[nn.Module, nn.Module]
 
@@ -68,9 +69,8 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
         for layer in model.modules():
             if next(layer.children(), None) is None:
                 stack.callback(layer.register_forward_hook(count).remove)
-        stack.enter_context(leaving_as_found(model, example))
-        stack.enter_context(counter)
-        model(example)
+        with examined(model), torch.no_grad(), counter:
+            model(example)
     return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
 
 
@@ -142,7 +142,7 @@ def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]
 
 def gradient_fault(model: nn.Module, example: Tensor) -> str:
     """The error of a backward pass in evaluation mode, which adds to no gradient; empty if there is none."""
-    with leaving_as_found(model, example), torch.enable_grad():
+    with examined(model), torch.enable_grad():
         # A copy: the first layer may work in place, which a leaf does not allow.
         x = example.detach().clone().requires_grad_(example.is_floating_point()).clone()
         try:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool import registry
+from cnnpool.as_found import examined
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d, merges, pads_by_stride
-from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
+from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis
 
 Entry = Callable[..., Any]
 """The class of an operator or readout, or an installed package's function that makes one."""
@@ -47,7 +48,7 @@ def new_downsampling(
         )
     if merges(target.module):
         merging = DenseMerging(target.module, nn.Identity())
-        with torch.no_grad(), evaluating(merging):
+        with torch.no_grad(), examined(merging):
             maps = [merging.dense(x.movedim(1, -1)) for x in target.inputs]
         merging.operator = fitting(target, maps, entry, options)
         return merging
@@ -71,7 +72,7 @@ def at_stride_1(target: Target) -> tuple[nn.Module, list[Tensor]]:
     for table_of in ("_parameters", "_buffers", "_modules"):
         dense.__dict__[table_of] = dict(conv.__dict__[table_of])
     dense.stride = (1,) * len(conv.stride)
-    with torch.no_grad(), evaluating(conv), evaluating(dense):
+    with torch.no_grad(), examined(conv), examined(dense):
         if pads_by_stride(conv, dense, target.inputs[0]):
             dense = DenseSameConv2d(dense, conv.stride)
         return dense, [dense(x) for x in target.inputs]

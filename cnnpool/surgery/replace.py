@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from cnnpool import registry
+from cnnpool.as_found import examined
 from cnnpool.pool import OPERATORS, Pool2d
 from cnnpool.pool.axes import ROWS
 from cnnpool.pool.base import check_choice
@@ -33,7 +34,6 @@ from cnnpool.surgery.trace import (
     Target,
     Where,
     dry_run,
-    evaluating,
     limited,
     line_of,
     refuse_compiled,
@@ -257,7 +257,7 @@ def replacement(target: Target, after: nn.Module) -> nn.Module:
     channels = sorted({x.shape[1] for x in target.inputs})
     if len(channels) > 1:
         try:
-            with torch.no_grad(), evaluating(after):
+            with torch.no_grad(), examined(after):
                 for x in target.inputs:
                     after(x)
         except Exception as error:

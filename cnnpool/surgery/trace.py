@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from cnnpool.as_found import examined
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.pool.window import integer
 from cnnpool.readout import Readout
@@ -182,8 +183,8 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
         # Hooks do not fire inside compiled graphs.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
-            stack.enter_context(leaving_as_found(model, example))
-            stack.enter_context(watch or nullcontext())
+            for context in (examined(model), torch.no_grad(), watch or nullcontext()):
+                stack.enter_context(context)
             model(example)
         # Third-party forward methods may raise any exception.
         except Exception as error:
@@ -236,26 +237,6 @@ def refuse_compiled(model: nn.Module) -> None:
     for dotted, module in model.named_modules():
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
             raise ValueError(f"{dotted or 'the model'} is compiled by torch.compile: swap before compiling")
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the context; restores every module's mode afterwards."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was_training in training.items():
-            module.training = was_training
-
-
-@contextmanager
-def leaving_as_found(model: nn.Module, example: Tensor) -> Iterator[None]:
-    """Evaluation without gradients, with random numbers of its own: fractional pooling draws here too."""
-    devices = [example.device] if example.is_cuda else []
-    with evaluating(model), torch.random.fork_rng(devices), torch.no_grad():
-        yield
 
 
 def select(

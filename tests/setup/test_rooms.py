@@ -55,7 +55,9 @@ ROOMS = {
     "lightning": (
         "lightning matplotlib numpy torch torchmetrics .as_found .explain .probe .quantity .registry .surgery"
     ),
-    "published": "safetensors timm torch torchvision .bounds .choices .model .registry .run_folder .surgery",
+    "published": (
+        "safetensors timm torch torchvision .as_found .bounds .choices .model .registry .run_folder .surgery"
+    ),
     "surgery": f"torch .as_found .pool .quantity .readout .registry {BASES}",
     "inspection": (
         "matplotlib timm torch torchvision .cli_parser .explain .fit.optimizers .network .published "
