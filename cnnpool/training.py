@@ -153,6 +153,14 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
     images = Images(dataset, accumulate=fit["accumulate"], channels_last=fit["channels_last"])
     with located("data", settings["data"]):
         net.initialize(images.train_dataloader())
+    stages = as_json(stages)
+    made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
+    classifier = (kind or Classifier)(as_json(made), known_of(dataset), dict(fit), seed, model=net)
+    return Run(seed=seed, images=images, classifier=classifier, stages=stages, **described)
+
+
+def known_of(dataset: Dataset) -> dict[str, Any]:
+    """Facts about the images by which a classifier reads others like them."""
     known = {
         "in_channels": dataset.in_channels,
         "size": list(dataset.size),
@@ -165,10 +173,7 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
         known["white"] = dataset.white
     if isinstance(dataset.source, ImageSource):
         known["max_megapixels"] = dataset.source.max_megapixels
-    stages = as_json(stages)
-    made = {"model": described["model"], "stages": stages, "readout": described["readout"]}
-    classifier = (kind or Classifier)(as_json(made), known, dict(fit), seed, model=net)
-    return Run(seed=seed, images=images, classifier=classifier, stages=stages, **described)
+    return known
 
 
 def prepare(
