@@ -18,6 +18,7 @@ from cnnpool.pool.internals import function_of_code
 
 WINDOW = ("kernel_size", "stride", "padding")
 MAX = (*WINDOW, "dilation", "ceil_mode", "return_indices")
+LISTS = nn.ModuleList, nn.Sequential
 
 
 def _functions() -> Iterator[tuple[Callable[..., Any], tuple[type[nn.Module], tuple[str, ...]]]]:
@@ -41,11 +42,11 @@ def as_modules(model: nn.Module) -> nn.Module:
     """``model`` with a module in place of each call of a pooling function in a ``forward`` of its own code.
 
     Returns a copy of the same function and classes, which shares parameters and buffers with ``model``. Only
-    straight code is converted: assignments to names, arithmetic, and calls of torch's functions, of children
-    and of methods of such code. Any other module stays as it is: with a branch, a loop, a context, an
-    optional argument, an effect, a look at the training mode, hooks or no source; and a ``Sequential`` with a
-    ``forward`` of its own. A converted ``forward`` keeps the numbers that it read, such as ``self.size``;
-    other methods keep their calls.
+    straight code is converted: assignments to names, arithmetic, loops over a list of children, and calls of
+    torch's functions, of children and of methods of such code. Any other module stays as it is: with a
+    branch, another loop, a context, an optional argument, an effect, a look at the training mode, hooks or no
+    source; and a ``Sequential`` with a ``forward`` of its own. A converted ``forward`` keeps the numbers that
+    it read, such as ``self.size``; other methods keep their calls.
 
     Example:
         >>> import torch
@@ -189,6 +190,16 @@ class _Straight(ast.NodeVisitor):
         for each in (*node.args, *node.keywords):
             self.visit(each)
 
+    def visit_For(self, node: ast.For) -> None:
+        """A loop over children is straight code too: a graph holds each turn."""
+        children = self.value(node.iter)
+        if type(children) not in LISTS or not isinstance(node.target, ast.Name) or node.orelse:
+            raise ValueError("a graph knows no other loop")
+        for child in children:
+            self.known[node.target.id] = child
+            for line in node.body:
+                self.visit(line)
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if not isinstance(node.ctx, ast.Load) or node.attr == "training":
             raise ValueError("a graph sets no attribute and knows no mode")
@@ -204,10 +215,12 @@ class _Straight(ast.NodeVisitor):
                 raise ValueError("a graph would keep what may change")
 
     def value(self, node: ast.expr) -> Any:
-        """The object that a dotted name means; None for what is made in the call, and recorded."""
-        if not isinstance(node, ast.Attribute):
+        """The object that a name or a place in a list means; None for what a graph has of the call."""
+        if not isinstance(node, ast.Attribute | ast.Subscript):
             return self.known.get(node.id) if isinstance(node, ast.Name) else None
         holder = self.value(node.value)
+        if isinstance(node, ast.Subscript):
+            return holder[ast.literal_eval(node.slice)] if type(holder) in LISTS else None
         if holder is None or isinstance(holder, Tensor):
             return None
         # Not a property's value, which code computes.

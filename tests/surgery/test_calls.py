@@ -63,6 +63,11 @@ class Given:
     def branch(self, x):
         return 2 * x if self.calls else x
 
+    def loop(self, x):
+        for scale in self.sizes:
+            x = x * scale
+        return x
+
     def comparison(self, x):
         return x * (x is not None)
 
@@ -193,6 +198,27 @@ def test_straight_code_becomes_a_graph_of_the_same_values_and_effects(given):
     assert isinstance(made, type(model)) and isinstance(made.max_pool2d, nn.MaxPool2d)
     assert hasattr(made, "avg_pool2d") == (given is calculation)
     assert torch.equal(made(x), model(x)) and torch.equal(made.mean, model.mean)
+
+
+class Looped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1) for _ in range(3))
+
+    def forward(self, x):
+        for conv in self.convs:
+            x = F.max_pool2d(conv(x), 2)
+        return self.convs[-1](x)
+
+
+def test_each_turn_of_a_loop_over_children_has_a_module_of_its_own():
+    model, x = Looped(), torch.rand(2, 3, 16, 16)
+    made = cnnpool.as_modules(model)
+    assert [one for one, _ in made.named_children()] == [
+        "convs",
+        *(f"max_pool2d{n}" for n in ("", "_2", "_3")),
+    ]
+    assert torch.equal(made(x), model(x))
 
 
 class Joining(Net):
