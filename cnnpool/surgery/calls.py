@@ -133,6 +133,9 @@ def _graph(module: nn.Module) -> fx.Graph | None:
         if not any(call in MODULES for call in calls):
             return None
         graph = _Shallow().trace(module)
+        for node in graph.nodes:
+            # The code would name the types of arguments, which its scope lacks.
+            node.type = None
         recorded = [node for node in graph.nodes if node.target in _of_torch()]
         return graph if len(recorded) == len(calls) and any(map(_replacement, graph.nodes)) else None
     # Code may have no source, and raise any exception on symbolic values.
@@ -223,7 +226,11 @@ class _Straight(ast.NodeVisitor):
             return holder[ast.literal_eval(node.slice)] if type(holder) in LISTS else None
         if holder is None or isinstance(holder, Tensor):
             return None
-        # Not a property's value, which code computes.
+        # Not the value of a property or of an own ``__getattr__``, which code computes.
+        kind: Any = type(holder)
+        usual = nn.Module.__getattr__, nn.Module.__getattribute__
+        if isinstance(holder, nn.Module) and (kind.__getattr__, kind.__getattribute__) != usual:
+            raise ValueError("other code may do anything")
         value = inspect.getattr_static(holder, node.attr, None)
         return getattr(holder, node.attr) if value is None or inspect.isfunction(value) else value
 

@@ -139,6 +139,14 @@ class ToTheSize(Net):
         return F.avg_pool2d(self.conv(x), (x.size(2) - 2, x.size(3) - 2))
 
 
+class Asked(Net):
+    def __getattr__(self, name):
+        return 1 + self.training if name == "scale" else super().__getattr__(name)
+
+    def given(self, x):
+        return x * self.scale
+
+
 class Chain(nn.Sequential):
     def forward(self, x):
         return F.max_pool2d(x, 2)
@@ -164,7 +172,7 @@ def hooked():
 
 
 STAY = [functools.partial(net, one) for one in vars(Given).values() if isinstance(one, FunctionType)]
-STAY += [ToTheSize, Chain, Registered, patched, hooked]
+STAY += [ToTheSize, Asked, Chain, Registered, patched, hooked]
 
 
 @pytest.mark.parametrize("make", STAY)
@@ -222,11 +230,11 @@ def test_each_turn_of_a_loop_over_children_has_a_module_of_its_own():
 
 
 class Joining(Net):
-    def forward(self, x, other):
+    def forward(self, x: "Net | None", other: Net) -> Net:
         return self.head(self.pooled(x + other).mean((2, 3)))
 
 
-def test_several_arguments_are_kept():
+def test_several_arguments_are_kept_whatever_their_types():
     model, x = Joining(), torch.rand(2, 3, 8, 8)
     made = cnnpool.as_modules(model)
     assert hasattr(made, "max_pool2d") and torch.equal(made(x, other=x), model(x, x))
