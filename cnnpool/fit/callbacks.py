@@ -8,7 +8,6 @@ from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor
 
 from cnnpool import registry
 from cnnpool.bounds import AtLeastZero, Count
-from cnnpool.quantity import by_name
 
 
 def early_stopping(
@@ -29,8 +28,8 @@ def early_stopping(
     Raises:
         ValueError: if the mode is not known.
     """
-    modes: dict[str | None, Literal["min", "max"] | None] = {"lower": "min", "higher": "max"}
-    mode = mode or modes.get(by_name(monitor))
+    kinds: dict[str, Literal["min", "max"]] = {"loss": "min", "acc": "max", "accuracy": "max"}
+    mode = mode or kinds.get(monitor.rpartition("/")[2].rpartition("_")[2])
     if mode is None:
         raise ValueError(
             f"mode must be min or max for monitor={monitor}: whether less is better is not known"

@@ -252,7 +252,7 @@ def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capf
         (["trainer.limit_train_batches=0.01"], "is less than a batch of the images (9 batches in all): give"),
         (["trainer.limit_val_batches=0.01"], "a larger share or a smaller data.eval_batch_size"),
         (["fit.accumulate=3"], "data.batch_size=128 must be a multiple of fit.devices x fit.accumulate"),
-        ([STOPPING[0], "callback.early_stopping.monitor=cost/flops"], "mode must be min or max for monitor="),
+        ([STOPPING[0], "callback.early_stopping.monitor=val/brier_score"], "mode must be min or max for"),
         (["callback=nosuch"], "no callback/nosuch; choose from early_stopping, learning_rate_monitor"),
     ],
 )
