@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import ONE_CLASS, DataError
-from cnnpool.data.image_source import NAMES, ImageSource, Origin, plain, stamp, stamps_of
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, composed, plain, stamp, stamps_of
 from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
@@ -160,11 +160,13 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pic
 
     kind = parts["train"].features[label]
     if isinstance(kind, ClassLabel):
-        values, names = list(range(len(kind.names))), kind.names
+        values, texts = list(range(len(kind.names))), kind.names
     else:
         values = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
-        names = [str(value) for value in values]
-    numbers = {value: number for number, value in enumerate(values)}
+        texts = [str(value) for value in values]
+    names = list(dict.fromkeys(map(composed, texts)))
+    places = {name: number for number, name in enumerate(names)}
+    numbers = {value: places[composed(text)] for value, text in zip(values, texts, strict=True)}
     columns = []
     for name, part in parts.items():
         rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))
