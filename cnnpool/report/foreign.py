@@ -83,7 +83,7 @@ class Asked:
 
     def better(self, tag: str) -> str | None:
         """The better direction, higher or lower: by ``best`` or else by the name; None if neither says it."""
-        return {"min": "lower", "max": "higher", "": by_name(tag)}[self.best]
+        return {"min": "lower", "max": "higher"}.get(self.best) or by_name(tag)
 
 
 @dataclass(frozen=True)
