@@ -89,12 +89,9 @@ def examine(args: argparse.Namespace, arguments: list[str]) -> int:
         log.info("as built:")
         before, written = examination.of(built.model, folder)
         log.info("with %s:", args.swap)
-        answers, others = (logits(one, images.images).argmax(1) for one in (built.model, swapped))
-        facts: dict[str, Any] = {"same_answers": (answers == others).double().mean().item()}
-        if "cost" in probes:
-            models = (built.model, swapped.to(usable(args.device)))
-            some = images.images[: min(TIMED, at_once(images.images, kept=True))]
-            facts |= {"ms_per_image": times_in_turn(models, some)}
+        facts = side_facts(
+            built.model, swapped.to(usable(args.device)), images.images, timed="cost" in probes
+        )
         after, more = examination.of(swapped, within, changes, facts)
         sys.stdout.write(side_by_side(before, after, width, whole=args.all))
         written += more
@@ -229,6 +226,14 @@ class Examination:
                 **more,
             },
         )
+
+
+def side_facts(model: nn.Module, swapped: nn.Module, images: Tensor, *, timed: bool) -> dict[str, Any]:
+    """The share of images, 0..1, that both networks answer alike, and ``timed`` their times in turn."""
+    answers, others = (logits(one, images).argmax(1) for one in (model, swapped))
+    same = (answers == others).double().mean().item()
+    some = images[: min(TIMED, at_once(images, kept=True))]
+    return {"same_answers": same} | ({"ms_per_image": times_in_turn((model, swapped), some)} if timed else {})
 
 
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset, run: Results | None) -> tuple[Batch, str]:

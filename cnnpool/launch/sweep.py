@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from cnnpool.run_folder.identity import identity_settings
 from cnnpool.schema import GROUPS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
-from cnnpool.system.progress import clear_bars, duration
+from cnnpool.system.progress import Progress, clear_bars, duration
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import printable
 
@@ -105,9 +106,20 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     from cnnpool.launch.runners import RUNNERS
 
     if name == "local":
-        return RUNNERS["processes"](jobs, jobs=1)
+        return _counted(RUNNERS["processes"](jobs, jobs=1), jobs)
     runner = registry.lookup(RUNNERS, GROUPS["launch"].entries, name)
-    return runner(jobs, **options)
+    return _counted(runner(jobs, **options), jobs)
+
+
+def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """``outcomes`` as they come; on a terminal, also count how many of several ``jobs`` have ended."""
+    # The first line may be hours away.
+    shown = len(jobs) > 1 and sys.stderr.isatty()
+    with Progress("training", len(jobs), "jobs") if shown else nullcontext() as progress:
+        for outcome in outcomes:
+            if progress:
+                progress.step()
+            yield outcome
 
 
 def run_local(jobs: Sequence[Job]) -> Iterator[Outcome]:

@@ -165,10 +165,7 @@ def exchange(
             trial, chosen, options, example=example, where=where, order=order, after=after,
             min_channels=min_channels, skip_stem=skip_stem, recalibrate=recalibrate,
         )  # fmt: skip
-    # The size per axis of a sequence or volume is checked when the operator is made.
-    sizes = ROWS if example.ndim != 4 else ()
-    whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
-    options = options | registry.check(entry, name, whole)
+    options = checked(entry, name, options, example)
     refuse_compiled(model)
     functional = FunctionalPooling(model)
     seen = dry_run(model, example, functional)
@@ -188,6 +185,14 @@ def exchange(
     for text in filter(None, warnings):
         log.warning(text)
     return [one.change for one in edits]
+
+
+def checked(entry: Entry, name: str, options: dict[str, Any], example: Tensor) -> dict[str, Any]:
+    """The options of an operator, each by its annotation; a ValueError for one out of range."""
+    # The size per axis of a sequence or volume is checked when the operator is made.
+    sizes = ROWS if example.ndim != 4 else ()
+    whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
+    return options | registry.check(entry, name, whole)
 
 
 def edit(
