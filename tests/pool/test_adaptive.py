@@ -19,6 +19,13 @@ TORCH = {"adaptive_avg": F.adaptive_avg_pool2d, "adaptive_max": F.adaptive_max_p
 REDUCE = {"adaptive_avg": torch.mean, "adaptive_max": torch.amax}
 
 
+def test_hand_worked_example_of_overlapping_bins():
+    # 5 columns in 3 bins: [0, 2), [1, 4) and [3, 5).
+    x = torch.tensor([1.0, 3, 5, 1, 9]).expand(1, 1, 5, 5)
+    assert build("adaptive_avg", 1, output_size=(5, 3))(x)[0, 0, 0].tolist() == [2, 3, 5]
+    assert build("adaptive_max", 1, output_size=(5, 3))(x)[0, 0, 0].tolist() == [3, 5, 9]
+
+
 @pytest.mark.parametrize("length", [1, 2, 5, 9])
 def test_bins_of_a_map_of_any_size_in_the_plain_operations_of_an_export_are_torchs(length):
     x = torch.randn(2, 3, length, length + 2, dtype=torch.float64)
@@ -66,6 +73,15 @@ def triangle(length, count):
     distance = np.abs(np.arange(length)[None] + 0.5 - centres[:, None]) / max(scale, 1)
     weights = np.maximum(1 - distance, 0)
     return torch.from_numpy(weights / weights.sum(1, keepdims=True))
+
+
+def test_hand_worked_example():
+    # Inside, the stride 2 triangle is [1 3 3 1] / 8; at the border one weight is missing.
+    x = torch.zeros(1, 1, 1, 8).expand(1, 1, 8, 8).clone()
+    x[..., 3] = 8
+    assert_close(build("resize", 1)(x)[0, 0, 0], torch.tensor([0.0, 3, 1, 0]))
+    x = x.roll(-3, 3)
+    assert_close(build("resize", 1)(x)[0, 0, 0], torch.tensor([24 / 7, 0, 0, 0]))
 
 
 @pytest.mark.parametrize("size", [(8, 8), (9, 7), (12, 5), (12, 3), (3, 12), (4, 4)])

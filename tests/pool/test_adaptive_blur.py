@@ -1,5 +1,7 @@
 """Adaptive blur pooling against loops, fixed filters and its own limits."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,6 +32,17 @@ def slow(x, logits, m, stride, mode):
                         if row is not None and column is not None:
                             y[sample, channel, u, v] += weight * x[sample, channel, row, column]
     return y
+
+
+def test_four_by_four_worked_by_hand():
+    x = torch.arange(16.0, dtype=torch.float64).reshape(1, 1, 4, 4)
+    logits = torch.full((1, 9, 2, 2), -1e9, dtype=torch.float64)
+    logits[0, 4, 0, 0] = 0  # the pixel itself: x[0, 0]
+    logits[0, 5, 0, 1] = logits[0, 3, 0, 1] = 0  # its neighbours to the left and right: x[0, 1], x[0, 3]
+    logits[0, 1, 1, 0], logits[0, 7, 1, 0] = math.log(3), 0  # above thrice, below once: x[1, 0], x[3, 0]
+    logits[0, 0, 1, 1] = 0  # above on the left: x[1, 1]
+    expected = torch.tensor([0, (1 + 3) / 2, (3 * 4 + 12) / 4, 5], dtype=torch.float64)
+    assert_close(adaptive_blur_pool2d(x, logits).flatten(), expected)
 
 
 @settings(max_examples=40)

@@ -58,6 +58,21 @@ def centre(x, stride, hamming=False):
     return torch.from_numpy(back.real)
 
 
+def test_maps_of_four_by_four_worked_by_hand():
+    # Frequencies 0, 1/4 and 1/2 cycles per pixel: at stride 2 only the first is below 1/4.
+    x = torch.arange(16.0).reshape(1, 1, 4, 4)
+    assert_close(pool.IdealLowpassPool2d(1)(x), torch.full((1, 1, 2, 2), 7.5))
+    # Of (1, 0, -1, 0), a wave of frequency 1/4, half is kept: cos(pi n)/2 on the new grid.
+    line = torch.tensor([5.0, 4, 3, 4]).expand(1, 1, 4, 4)
+    assert_close(pool.SpectralPool2d(1)(line), torch.tensor([4.5, 3.5]).expand(1, 1, 2, 2))
+    # Mean 4 passes whole; the quarter wave, halved by the cut, times sqrt(0.54).
+    assert_close(pool.AsapPool2d(1)(line)[0, 0, 0], 4 + torch.tensor([0.5, -0.5]) * 0.54**0.5)
+    # cos(pi n / 2) along each axis: on the new grid cos(pi n), half of it each; their product: the real part.
+    wave = torch.tensor([1.0, 0, -1, 0])
+    x = 4 + wave[:, None] + torch.outer(wave, wave)
+    assert_close(pool.FlcPool2d(1)(x[None, None]), torch.tensor([[[[4.75, 4.25], [3.25, 3.75]]]]))
+
+
 @given(SIZES, STRIDES, st.integers(0, 99))
 @settings(max_examples=80)
 def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):

@@ -115,6 +115,20 @@ def gradient(x, upstream, *args, **options):
     return grad(max_pool2d(x, *args, **options), x, upstream)[0]
 
 
+def test_overlapping_windows_add_their_gradients():
+    x = torch.tensor([[1.0, 2, 3, 0], [4, 9, 5, 1], [0, 6, 7, 2], [3, 1, 2, 8]])[None]
+    upstream = torch.tensor([[1.0, 10], [100, 1000]])[None]
+    # Windows of 3x3 at stride 1: the 9 at (1, 1) is in all four and wins all four.
+    expected = torch.zeros(1, 4, 4)
+    expected[0, 1, 1] = 1111
+    assert torch.equal(max_pool2d(x, 3, 1), torch.full((1, 2, 2), 9.0))
+    assert torch.equal(gradient(x, upstream, 3, 1), expected)
+    # Windows of 2x2 at stride 1: 9 wins four of them, 5, 6 and 8 one each, 7 two.
+    upstream = torch.arange(1.0, 10).reshape(1, 3, 3)
+    expected = torch.tensor([[0.0, 0, 0, 0], [0, 1 + 2 + 4 + 5, 3, 0], [0, 7, 6 + 8, 0], [0, 0, 0, 9]])[None]
+    assert torch.equal(gradient(x, upstream, 2, 1), expected)
+
+
 def test_ties_share_the_gradient_as_asked():
     # The left window has two equals, the right one four.
     x, upstream = torch.tensor([[[1.0, 5, 3, 3], [5, 2, 3, 3]]]), torch.tensor([[[6.0, 7.0]]])

@@ -75,6 +75,17 @@ def test_phases_are_weighed_in_float32_under_autocast_and_in_half_precision():
     assert torch.equal(in_half, weights(op.float(), half.float()))
 
 
+def test_weights_of_tips_worked_by_hand():
+    op = pool.TipsPool2d(1, kernel_size=1).double()
+    x = torch.arange(16.0, dtype=torch.float64).reshape(1, 1, 4, 4)
+    with torch.no_grad():
+        op.conv.weight.fill_(1)
+        op.scale.fill_(torch.tensor(2.0).log().item())
+    # The phases' means are 5, 6, 9 and 10, so their weights are as 2^5 : 2^6 : 2^9 : 2^10 = 1 : 2 : 16 : 32.
+    offset = (0 * 1 + 1 * 2 + 4 * 16 + 5 * 32) / 51
+    assert_close(op(x).flatten(), torch.tensor([0, 2, 8, 10], dtype=torch.float64) + offset)
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3, (2, 3)])
 @pytest.mark.parametrize("filter_size", [1, 3])
 def test_tips_is_the_sum_of_the_phases_by_their_weights(stride, filter_size):
