@@ -61,7 +61,7 @@ class ImageSource(Source):
     """Images of any size; ``origin`` locates them, and docs/images.md says how they are read.
 
     Args:
-        channels: 3 for colour, 1 for grey; null for grey if the first image is grey.
+        channels: 3 for colour, 1 for grey; null for grey if the first image that can be read is grey.
         size: H and W, or [H, W]; null for the size of most training images, up to 512.
         resize: H and W, or [H, W], to which images are resized instead of ``size``. Training crops a random
             part of ``size``, validation and test the central one; null for the same as ``size``.

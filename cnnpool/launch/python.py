@@ -4,7 +4,6 @@ import copy
 import json
 import logging
 import os
-import random
 import re
 import sys
 import threading
@@ -24,6 +23,7 @@ from hydra.version import VersionBase
 from torch import nn
 
 from cnnpool import data, pool, readout, registry, training
+from cnnpool.as_found import generators_kept
 from cnnpool.data import Source
 from cnnpool.launch import names_of
 from cnnpool.launch.check import loggers_of
@@ -317,21 +317,17 @@ def _as_found() -> Iterator[None]:
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
-    drawn = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
     workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
     loggers = [logging.getLogger(name) for name in LOGGERS]
     said = [(one.level, one.propagate, one.handlers[:]) for one in loggers]
     try:
-        with warnings.catch_warnings():
+        with generators_kept(), warnings.catch_warnings():
             yield
     finally:
         torch.set_num_threads(threads)
         torch.set_deterministic_debug_mode(mode)
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = cudnn
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
-        torch.random.set_rng_state(drawn[2])
         if workspace is None:
             os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
         for logger, (level, propagate, handlers) in zip(loggers, said, strict=True):

@@ -43,7 +43,7 @@ ROOMS = {
     ),
     "cli": "cnnpool",
     "launch": (
-        "hydra numpy omegaconf ray submitit torch yaml .choices .cli_parser .fit .published "
+        "hydra numpy omegaconf ray submitit torch yaml .as_found .choices .cli_parser .fit .published "
         f".quantity .recipe .run_folder .schema .system .tables .training {LAYERS} {SCHEMA}"
     ),
     "cli_parser": "",
