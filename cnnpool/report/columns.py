@@ -1,18 +1,20 @@
 """A comparison as columns of text, and as records of plain numbers."""
 
 import math
+from collections import Counter
 from typing import Any
 
 from cnnpool.json_text import finite
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure
-from cnnpool.report.pairwise import Row
+from cnnpool.report.pairwise import Rank, Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
 from cnnpool.tables import Column
 
 NONE = "–"
 WIDEST = 7
+FEW = 4  # Most choices of one place that are named
 
 
 def main_columns(comparison: Comparison) -> list[Column]:
@@ -101,12 +103,18 @@ def ranking(comparison: Comparison) -> str:
         broken = any(row.broken for row in rows)
         few = f"Too few seeds to rank: every choice needs the same {LEAST_PAIRS} or more."
         return "No ranking: a value is not a number." if broken else few
-    places = ", ".join(
-        f"{row.choice.label} {row.rank.low}" + (f"–{row.rank.high}" if row.rank.high > row.rank.low else "")
-        for row in rows
-        if row.rank
-    )
-    return f"Place among {len(rows)}, simultaneous 95 % intervals: {places}."
+    ranks = {row.choice.label: row.rank for row in rows if row.rank}
+    common, often = Counter(ranks.values()).most_common(1)[0]
+    if often == len(rows):
+        return "No places: no two choices are shown to differ."
+    few = [label for label, rank in ranks.items() if rank != common or often <= FEW]
+    rest = f"; all others {_place(common)}" * (often > FEW)
+    places = ", ".join(f"{label} {_place(ranks[label])}" for label in few)
+    return f"Place among {len(rows)}, simultaneous 95 % intervals: {places}{rest}."
+
+
+def _place(rank: Rank) -> str:
+    return f"{rank.low}–{rank.high}" if rank.high > rank.low else str(rank.low)
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ def remarks(comparison: Comparison) -> list[str]:
         + (
             "those with the baseline, since it was named."
             if comparison.named
-            else f"all pairs of choices; with a named baseline there are {alone}."
+            else f"all pairs of choices with enough runs; with a named baseline there are {alone}."
         )
         for family in families
     ]
@@ -99,16 +99,17 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def single_pairs(comparison: Comparison) -> list[str]:
-    """A sentence on each choice whose own interval excludes 0 but whose corrected verdict shows none."""
-    found = []
-    for row in comparison.rows:
-        if row.versus and row.verdict not in SHOWN and (pair := row.versus.pair).p < LEVEL <= pair.adjusted:
-            found.append(
-                f"{row.choice.label}: the interval of this pair alone excludes 0 (p = {probability(pair.p)})"
-                f", but of {row.versus.family} comparisons some would do so by chance: corrected for them, p "
-                f"= {probability(pair.adjusted)}, so no difference is shown."
-            )
-    return found
+    """A sentence on the choices whose own interval excludes 0 but whose corrected verdict shows none."""
+    pairs = [(row.choice.label, row.versus) for row in comparison.rows if row.versus]
+    shown = {row.choice.label for row in comparison.rows if row.verdict.startswith("no difference shown")}
+    found = [(label, one) for label, one in pairs if label in shown and one.pair.p < LEVEL]
+    named = [f"{label} (p = {probability(one.pair.p)})".replace("= <", "<") for label, one in found[:LISTED]]
+    more = f" and {len(found) - LISTED} more" * (len(found) > LISTED)
+    return [
+        f"The interval of the pair alone excludes 0 for {', '.join(named)}{more}, but of {one.family} "
+        "comparisons some would do so by chance: corrected for them, no difference is shown."
+        for _, one in found[:1]
+    ]
 
 
 def provenance(comparison: Comparison) -> list[tuple[str, str]]:

@@ -98,12 +98,18 @@ def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected():
     said = [re.search(r"^- \*\*Differences\*\*: (.*)$", page, re.MULTILINE)[1] for page in pages]
     assert "the comparisons with the baseline" in said[0] and "all pairs of choices" in said[1]
     assert of[1]["near"].versus.summary.low > 0 and of[1]["near"].verdict.startswith("no difference shown")
-    [line] = single_pairs(every)
-    assert line.startswith("near: the interval of this pair alone excludes 0 (p = 0.0")
-    assert "15 comparisons" in line
+    assert single_pairs(every) == [
+        "The interval of the pair alone excludes 0 for near (p = 0.034), but of 15 comparisons some would do "
+        "so by chance: corrected for them, no difference is shown."
+    ]
+    assert remarks(every)[-1] == "No places: no two choices are shown to differ."
     # A choice of two seeds is compared with none.
     three = compare(runs_of(max=BASE, near=moved(0.1, 0.01), far=moved(0.2, 0.01), few=[0.9, 0.91]))
-    assert any(line.endswith("with a named baseline there are 2.") for line in remarks(three))
+    said = "3 comparisons, all pairs of choices with enough runs; with a named baseline there are 2."
+    assert any(line.endswith(said) for line in remarks(three))
+    # Of six choices one is far below all others.
+    crowd = compare(runs_of(max=BASE, low=moved(-0.5, 0.02), **pools))
+    assert remarks(crowd)[-1] == "Place among 6, simultaneous 95 % intervals: low 6; all others 1–5."
 
 
 def test_the_first_sentence_says_what_differs_and_what_is_not_shown():
