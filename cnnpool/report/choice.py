@@ -84,7 +84,7 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
     for run in runs:
         groups.setdefault(tuple(frozen(run, key) for key in by), []).append(run)
     named = zip(labels(list(groups.values()), by), groups.values(), strict=True)
-    choices = [Choice(label, _by_seed(label, same)) for label, same in named]
+    choices = [Choice(label, _by_seed(label, same, by)) for label, same in named]
     return sorted(choices, key=lambda choice: natural(choice.label))
 
 
@@ -135,7 +135,7 @@ class DifferentRunsError(ValueError):
         self.said, self.values, self.mixable = said, values, mixable
 
 
-def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
+def _apart(label: str, first: Run, second: Run, by: Sequence[str]) -> DifferentRunsError:
     """Two runs of the same label and seed, and the settings that tell them apart."""
     said = f"two runs of {label!r} with seed {first.seed}: {first.folder} and {second.folder}; "
     keys = {*first.settings, *second.settings} - {*first.measured}
@@ -145,20 +145,29 @@ def _apart(label: str, first: Run, second: Run) -> DifferentRunsError:
     if not values:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
-    short, by, steps = key.removesuffix(".name"), ["pool"], ""
-    if isinstance(first, Logged):
-        by, steps = list(first.asked.keys), ", or, if they are steps of one run, keep the last"
-    where, named = shlex.quote(f"{short}={two[1]}"), shlex.quote(joined(*dict.fromkeys([*by, short])))
+    steps = ", or, if they are steps of one run, keep the last" * isinstance(first, Logged)
+    where, named = shlex.quote(f"{typed(key)}={two[1]}"), shlex.quote(joined(*by, chosen_by(key)))
     remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 
 
-def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:
+def typed(key: str) -> str:
+    """``key`` as ``--where`` takes it: of the name of a configuration group the group."""
+    group = key.removesuffix(".name")
+    return group if group in NAMED else key
+
+
+def chosen_by(key: str) -> str:
+    """``key`` as ``--by`` and ``--allow`` take it: stages are told apart by the whole of ``pool``."""
+    return "pool" if key.startswith("stages.") else typed(key)
+
+
+def _by_seed(label: str, runs: list[Run], by: Sequence[str]) -> dict[int, Run]:
     seeds: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         if run.seed in seeds:
-            raise _apart(label, seeds[run.seed], run)
+            raise _apart(label, seeds[run.seed], run, by)
         seeds[run.seed] = run
     return seeds
 
@@ -249,7 +258,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         else:
             refused[key] = values
     if refused:
-        raise _refusal(_shortest(refused), by)
+        raise _refusal(_shortest(refused), by, allow)
     return noted
 
 
@@ -268,7 +277,7 @@ def refuse_steps(choices: Iterable[Choice], by: Sequence[str], allow: Sequence[s
             values = _values(own, key)
             if len(values) > 1:
                 seed = "" if STEPS.search(key) else f"; if it numbers runs: --seed {key}"
-                found = _refusal({key: values}, by)
+                found = _refusal({key: values}, by, allow)
                 raise ValueError(f"{found}\n  if it numbers steps of a run: keep the last row{seed}")
     return []
 
@@ -310,7 +319,9 @@ def _shortest(refused: dict[str, Values]) -> dict[str, Values]:
     return {key: refused[key] for key in refused if key in whole or key.removesuffix(".name") in named}
 
 
-def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> DifferentRunsError:
+def _refusal(
+    refused: dict[str, dict[str, list[Run]]], by: Sequence[str], allow: Sequence[str]
+) -> DifferentRunsError:
     said = f"these runs cannot be compared, they differ in {', '.join(refused)}"
     lines = []
     for key, values in list(refused.items())[:3]:
@@ -318,10 +329,10 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> Dif
         listed = "; ".join(f"{value[:24]} ({len(own)}x, such as {own[0].folder})" for value, own in some)
         lines.append(f"  {key}: {listed}{'; ...' if len(values) > 4 else ''}")
     key, values = next(iter(refused.items()))
-    short = key.removesuffix(".name")
+    one = chosen_by(key)
     lines.append(
-        f"  keep one: --where {short}={next(iter(values))}, tell them apart: --by {joined(*by, short)}, "
-        f"or mix them knowingly: --allow {joined(short)}"
+        f"  keep one: --where {typed(key)}={next(iter(values))}, tell them apart: --by {joined(*by, one)}, "
+        f"or mix them knowingly: --allow {joined(*allow, one)}"
     )
     of_keys = {key: list(one) for key, one in refused.items()}
     return DifferentRunsError(said, "\n" + "\n".join(lines), of_keys, mixable=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.report import statistics
-from cnnpool.report.choice import Choice, baseline, group, refuse, refuse_steps, select, varying
+from cnnpool.report.choice import Choice, baseline, group, refuse, refuse_steps, select, typed, varying
 from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
@@ -70,7 +70,8 @@ def compare(
     kept = trained(done)
     # Runs of other programs have their keys already, and do not record which settings must agree.
     others = logged(kept)
-    by = [] if others else list(by)
+    # A choice by the name of an operator would mix its options, or be refused for them one by one.
+    by = [] if others else list(dict.fromkeys(map(typed, by)))
     by = by or varying(kept)
     choices = group(kept, by)
     differing = refuse_steps(choices, by, allow) if others else refuse(kept, by, allow)

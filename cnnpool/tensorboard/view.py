@@ -14,6 +14,7 @@ from werkzeug.datastructures import MultiDict
 from cnnpool.report.choice import (
     SILENT,
     DifferentRunsError,
+    chosen_by,
     frozen,
     group,
     known,
@@ -21,6 +22,7 @@ from cnnpool.report.choice import (
     meets,
     natural,
     text_at,
+    typed,
     varying,
 )
 from cnnpool.report.comparison import Comparison, compare
@@ -160,14 +162,14 @@ def _word(option: re.Match[str]) -> str:
 def _ways(error: DifferentRunsError, by: Sequence[str], query: Query) -> list[Way]:
     found = []
     for key, values in list(error.values.items())[:WAYS]:
-        short = key.removesuffix(".name")
+        short, one = typed(key), chosen_by(key)
         choices = [
             (f"only {value}", replace(query, where=(*query.where, f"{short}={value}")))
             for value in values[:MOST_VALUES]
         ]
-        choices.append(("tell them apart", replace(query, by=(*by, short), baseline="")))
+        choices.append(("tell them apart", replace(query, by=(*by, one), baseline="")))
         if error.mixable:
-            choices.append(("mix them", replace(query, allow=(*query.allow, short))))
+            choices.append(("mix them", replace(query, allow=(*query.allow, one))))
         found.append(Way(short, choices))
     return found
 

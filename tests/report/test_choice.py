@@ -1,6 +1,7 @@
 import pytest
 
 from cnnpool.report.choice import baseline, group, refuse, select, varying
+from cnnpool.report.comparison import compare
 from cnnpool.report.foreign import read
 
 
@@ -59,9 +60,16 @@ def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
 def test_two_runs_of_different_operators_are_told_apart_by_the_operator_not_by_its_options(shelf):
     shelf.put("a", pool={"name": "avg", "count_include_pad": True})
     shelf.put("b", pool={"name": "max", "ties": "first"})
-    said = r"they differ in pool.name \(pool.name: avg or max\): keep one by --where pool=max, .* --by pool$"
-    with pytest.raises(ValueError, match=said):
+    said = r"they differ in pool.name \(pool.name: avg or max\): keep one by --where pool=max, "
+    with pytest.raises(ValueError, match=said + "or tell them apart by --by fit.lr,pool$"):
         labels(shelf, "fit.lr")
+    # By its name, an operator is a choice with all its options.
+    found = compare(read([shelf.root]), by=["pool.name"])
+    assert [row.choice.label for row in found.rows] == ["max", "avg"] and found.by == ["pool"]
+    shelf.put("c", pool={"name": "max", "ties": "first"}, stages={"s1": {"name": "avg"}})
+    said = r"stages.s1.name: unset or avg\): keep one by --where stages.s1.name=avg, .* --by fit.lr,pool$"
+    with pytest.raises(ValueError, match=said):
+        compare(read([shelf.root]), by=["fit.lr"], where=["pool=max"])
 
 
 def test_a_sweep_over_a_setting_of_the_training_is_grouped_by_it(shelf):
@@ -125,11 +133,12 @@ def test_runs_that_differ_beside_the_choice_are_refused_unless_told_so(shelf, ke
     one, other = shelf.put("a", pool="max"), shelf.put("b", pool="avg", **changes)
     runs = read([shelf.root])
     with pytest.raises(ValueError, match="cannot be compared") as caught:
-        refuse(runs, ["pool"], [])
+        refuse(runs, ["pool"], ["model.width"])
     message = str(caught.value)
     assert key in message and str(one) in message and str(other) in message
     assert len(message.splitlines()) <= 5
     assert any(note.startswith(key) for note in refuse(runs, ["pool"], [key]))
+    assert f"--by pool,{key}, " in message and f"--allow model.width,{key}" in message
     if key != "invariance.consistency":
         refuse(runs, ["pool", key], [])
 
