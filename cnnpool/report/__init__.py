@@ -79,7 +79,9 @@ def parser() -> Parser:
     add("--mean-of-last", type=int, metavar="K", help="for logs: the mean of the last K points")
     decimal = "the decimal sign of CSV files (default: .)"
     add("--decimal", default=".", choices=(".", ","), help=decimal)
-    margin = "smallest difference that matters: a number, or a share of the baseline's errors"
+    margin = (
+        "smallest difference that matters: a number, 0.01 for a point, or a share of the baseline's errors"
+    )
     add("--margin", metavar="X", help=f"{margin} (default: 10%% where images are known)")
     base = "choice to compare the others with (default: max, else the first)"
     add("--baseline", metavar="CHOICE", help=base)

@@ -96,7 +96,8 @@ def known(runs: Sequence[Run], key: str) -> bool:
 def baseline(choices: Sequence[Choice], wanted: str | float | None) -> Choice:
     """The choice ``wanted``, by label, a part or a value in it; without, max pooling if there is any."""
     if wanted is None:
-        some = [choice for choice in choices if choice.results.pool["name"] == "max"]
+        # Of other programs any key may name the operator.
+        some = [one for one in choices if "max" in ({one.results.pool["name"]} - {""} or _parts(one.label))]
         whole = [choice for choice in some if not exceptions(choice.results)]
         return (whole or some or list(choices))[0]
     wanted = str(wanted)

@@ -12,7 +12,17 @@ from cnnpool.report.choice import Choice, baseline, group, refuse, refuse_steps,
 from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
-from cnnpool.report.pairwise import MARGIN, Decisions, Row, Versus, decide, least, margin_of, verdict
+from cnnpool.report.pairwise import (
+    MARGIN,
+    Decisions,
+    Row,
+    Versus,
+    as_margin,
+    decide,
+    least,
+    margin_of,
+    verdict,
+)
 from cnnpool.report.runs import Run, finished, keys_of, trained
 from cnnpool.run_folder.results import unpacked
 
@@ -95,11 +105,11 @@ def compare(
     paired = not others or (bool(others[0].asked.number) and _share_seeds(choices))
     rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
-    notes = _left_out(done, kept) + differing
-    notes += observe(runs, kept, rows, chosen, measures, paired) + [why] * bool(why)
     said = _understood(choices, others[0], by, wanted, paired) if others else ""
-    found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
-    return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
+    found = Comparison(chosen, by, rows, measures, quantities, [], why, list(runs), named)
+    found = replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
+    notes = observe(runs, kept, [(one.metric, one.rows) for one in found.each], measures, paired)
+    return replace(found, notes=_left_out(done, kept) + differing + notes + [why] * bool(why))
 
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
@@ -149,17 +159,25 @@ def _understood(
 
 def _check_margin(margin: str | float, one: Measure) -> None:
     try:
-        known = margin_of(margin, one, 0.0) is not None
+        known = margin_of(margin, one, 0.0)
     except ValueError as error:
         raise ValueError(f"--margin {error}") from None
-    if not known:
+    if known is None:
         raise ValueError(f"--margin {margin}: {one.title} has no best value; give a number in its unit")
+    if not as_margin(margin)[1] and known >= one.width:
+        point = "; one percentage point is 0.01" * (one.quantity.form == "fraction")
+        raise ValueError(f"--margin {margin}: {one.title} cannot differ by more than {one.width:g}{point}")
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
     """Seed -> the value of ``one``, for the runs that measured it; NaN where it is not a number."""
     values = {seed: one.read(run.measured) for seed, run in choice.runs.items()}
     return {seed: value for seed, value in values.items() if value is not None}
+
+
+def numbers(choice: Choice, one: Measure) -> list[float]:
+    """The values of ``one`` that are numbers."""
+    return [value for value in read(choice, one).values() if not math.isnan(value)]
 
 
 def judged(comparison: Comparison, one: Measure) -> list[Row]:
@@ -220,7 +238,7 @@ def _widened(summary: statistics.Summary, error: statistics.Crossed | None) -> s
 
 
 def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
-    others = {one.key: statistics.summarise(list(read(choice, one).values())) for one in measures}
+    others = {one.key: statistics.summarise(numbers(choice, one)) for one in measures}
     row = Row(choice, read(choice, metric), statistics.summarise([]), others)
     return replace(row, summary=statistics.summarise(list(row.finite.values())))
 
@@ -242,6 +260,7 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         # Equal differences have no spread, so the smallest detectable difference is unknown.
         summary, spread = replace(summary, sd=0.0, low=summary.mean, high=summary.mean), 0.0
     family, unknown = len(decisions.pairs), summary.n < least(paired) or not spread
+    size = math.nan if unknown else statistics.detectable(spread, summary.n, family, freedom)
     better = [-x for x in every] if metric.sense < 0 else every
     return Versus(
         differences=differences,
@@ -254,5 +273,5 @@ def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measu
         if unknown or error
         else statistics.needed(summary.mean, summary.sd, family, 2 - paired),
         family=family,
-        detectable=math.nan if unknown else statistics.detectable(spread, summary.n, family, freedom),
+        detectable=math.inf if size > metric.width else size,
     )

@@ -98,6 +98,12 @@ def remarks(comparison: Comparison) -> list[str]:
     return [*single_pairs(comparison), *counted, ranking(comparison)]
 
 
+def against(comparison: Comparison) -> str:
+    """The title of further statistics of the differences from the baseline."""
+    of = f": {comparison.metric.title}" * bool(comparison.also)
+    return f"Against {comparison.baseline.choice.label}{of}"
+
+
 def single_pairs(comparison: Comparison) -> list[str]:
     """A sentence on the choices whose own interval excludes 0 but whose corrected verdict shows none."""
     pairs = [(row.choice.label, row.versus) for row in comparison.rows if row.versus]

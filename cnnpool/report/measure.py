@@ -64,6 +64,12 @@ class Measure:
         value = value if low is None else max(value, low)
         return value if high is None else min(value, high)
 
+    @property
+    def width(self) -> float:
+        """The largest possible difference; infinite if it is not known."""
+        low, high = self.quantity.range
+        return math.inf if low is None or high is None else high - low
+
     def on_axis(self, *values: float) -> list[float]:
         """``values`` in the displayed unit, each within what is possible."""
         return [self.shown(self.within(value)) for value in values]

@@ -17,35 +17,42 @@ LOADED = 0.1  # Share of the processors used by other programs above which times
 def observe(
     runs: Sequence[Run],
     kept: Sequence[Run],
-    rows: Sequence[Row],
-    metric: Measure,
+    each: Sequence[tuple[Measure, Sequence[Row]]],
     measures: Sequence[Measure],
     paired: bool = True,
 ) -> list[str]:
-    """Sentences on ``runs`` that are missing or damaged, and on the ``kept`` ones and their ``rows``."""
+    """Sentences on ``runs`` that are missing or damaged, on the ``kept`` ones, and the rows of ``each``."""
+    rows = each[0][1]
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}"
         for run in runs
         if not run.found or run.reason
     ]
-    for row in rows:
-        label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
-        for kind, seeds in row.broken_as(metric.key).items():
-            notes.append(f"{label}: {metric.title} is {kind} for seed {_list(seeds)}; left out of all means")
-        if missing:
-            notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
-        notes += _short(row, metric.key)
-        unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
-        if unpaired and paired:
-            notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
-        if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:
-            seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
-            notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")
+    # Several metrics may have the same sentence.
+    notes += dict.fromkeys(
+        note for metric, own in each for row in own for note in _row(row, own[0], metric, paired)
+    )
     notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):
         notes.append("some runs were not deterministic: repeating them gives other numbers")
+    return notes
+
+
+def _row(row: Row, base: Row, metric: Measure, paired: bool) -> list[str]:
+    notes, label = [], row.choice.label
+    for kind, seeds in row.broken_as(metric.key).items():
+        notes.append(f"{label}: {metric.title} is {kind} for seed {_list(seeds)}; left out of all means")
+    if missing := sorted(row.choice.runs.keys() - row.values.keys()):
+        notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
+    notes += _short(row, metric.key)
+    unpaired = sorted(row.finite.keys() ^ base.finite.keys())
+    if unpaired and paired:
+        notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
+    if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:
+        seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
+        notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")
     return notes
 
 

@@ -83,7 +83,7 @@ def contents(
         "groups": groups,
         "command": command,
         "headline": document.headline(comparison),
-        "remarks": document.remarks(comparison),
+        "remarks": list(map(document.remarks, comparison.each)),
         "glossary": document.glossary(comparison),
         "provenance": document.provenance(comparison),
         "mains": [_main(one, root, seeds=seeds, charts=charts) for one in comparison.each],
@@ -91,7 +91,11 @@ def contents(
             (Sheet(table, colours=colours), ["", *(words[column.header] for column in table[1:])])
             for table in columns.measure_tables(comparison)
         ],
-        "pairs": Sheet(columns.pair_columns(comparison), colours=colours[1:]),
+        "pairs": [
+            (document.against(one), Sheet(columns.pair_columns(one), colours=colours[1:]))
+            for one in comparison.each
+            if len(one.rows) > 1
+        ],
         "margin": margin + " of the baseline's errors" * margin.endswith("%"),
         "least": least(comparison.paired),
     }

@@ -178,8 +178,8 @@ class Versus:
     """A choice minus the baseline, over the seeds both have; unpaired, each run minus the baseline's mean.
 
     ``superiority`` is the share of seeds with a better value, a tie counting one half, with its interval for
-    another seed. With 80 % power ``needed`` runs of each show this
-    difference, and these runs one that is ``detectable``. All of them are NaN where they are not known.
+    another seed. With 80 % power ``needed`` runs of each show this difference, and these runs one that is
+    ``detectable``, infinite if none that is possible is. All of them are NaN where they are not known.
     """
 
     differences: list[float]
@@ -238,6 +238,10 @@ def verdict(
         return words[0] if s.mean > 0 else words[1]
     if margin and versus.pair.within < LEVEL:
         return f"differs by less than {metric.amount(margin)}"
-    if s.sd == 0:
-        return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"
+    if s.sd == 0 and not versus.pair.crossed:
+        if versus.pair.p == 1:
+            return f"no difference shown at n={n}: all pairs are equal"
+        return f"differs by exactly {metric.amount(s.mean)} at n={n}"
+    if versus.detectable == math.inf:
+        return f"no difference shown at n={n}; the smallest it could show is more than is possible"
     return f"no difference shown at n={n}; the smallest it could show: {metric.amount(versus.detectable)}"

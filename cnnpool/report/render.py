@@ -70,7 +70,7 @@ def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = Fals
     shown = "".join(f"{_filled(one, width)}\n" for one in document.headline(comparison))
     for one in comparison.each:
         shown += f"\n{tables.text(columns.main_columns(one), width)}\n"
-    shown += "".join(f"{_filled(one, width)}\n" for one in document.remarks(comparison))
+        shown += "".join(f"{_filled(line, width)}\n" for line in document.remarks(one))
     if whole:
         shown += "".join(f"\n{tables.text(one, width)}" for one in columns.measure_tables(comparison))
     if comparison.notes:

@@ -1,5 +1,6 @@
 import pytest
 
+import cnnpool
 from cnnpool.report.choice import baseline, group, refuse, select, varying
 from cnnpool.report.comparison import compare
 from cnnpool.report.foreign import read
@@ -86,6 +87,9 @@ def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
     choices = group(read([shelf.root]), ["pool"])
     assert baseline(choices, None).label == "max"
     assert baseline(choices[:2], None).label == "avg"
+    # As in the report's runs.csv.
+    table = {"choice": ["avg", "max"], "acc": [0.9, 0.9]}
+    assert cnnpool.compare(table, "acc", by="choice", seed="none")[0]["choice"] == "choice=max"
     assert baseline(choices, "blur").label == "blur"
     with pytest.raises(ValueError, match="is not among the choices: 'avg', 'blur', 'max'"):
         baseline(choices, "maxx")

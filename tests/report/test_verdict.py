@@ -25,7 +25,23 @@ def test_same_values_under_two_names_differ_by_exactly_nothing():
     row = compare(runs_of(max=LONG, other=LONG)).rows[1]
     assert row.versus.differences == [0.0] * 8
     assert (row.versus.summary.mean, row.versus.summary.sd, row.versus.pair.p) == (0.0, 0.0, 1.0)
-    assert row.verdict == "no difference shown at n=8: all pairs differ by 0.00"
+    assert row.verdict == "no difference shown at n=8: all pairs are equal"
+
+
+def test_what_is_the_same_in_all_seeds_differs_by_exactly_that():
+    comparison = compare(runs_of(max=[1.0] * 4, avg=[0.25] * 4))
+    assert comparison.rows[1].verdict == "differs by exactly -75.00 points at n=4"
+    assert headline(comparison)[0].endswith(": differs by exactly -75.00 points for avg.")
+
+
+def test_no_difference_beyond_what_is_possible_is_named_nor_taken_as_margin():
+    runs = runs_of(max=[0.1, 0.9, 0.4], wild=[0.8, 0.1, 0.7])
+    row = compare(runs).rows[1]
+    assert row.verdict == "no difference shown at n=3; the smallest it could show is more than is possible"
+    assert "–" in [column.cells[0] for column in pair_columns(compare(runs))]
+    assert compare(runs, margin=0.99).rows and compare(runs, metric="test.loss", margin=1).rows
+    with pytest.raises(ValueError, match="margin 1: test accuracy cannot differ by more than 1; one perc"):
+        compare(runs, margin=1)
 
 
 def test_where_less_is_better_a_smaller_value_is_superior():
@@ -76,7 +92,18 @@ def test_a_run_without_a_number_is_shown_and_forbids_a_verdict():
     assert row.summary.n == 7
     assert row.summary.mean == pytest.approx(np.mean(LONG[1:]))
     assert row.verdict == "not judged: 1 seed without a number"
-    assert "broken: test accuracy is NaN for seed 0; left out of all means" in comparison.notes
+    said = "broken: test accuracy is NaN for seed 0; left out of all means"
+    assert said in comparison.notes
+    # Other tables have the same means, and a further metric has its own sentences.
+    for run in comparison.compared:
+        run.measured["test"]["loss"] = 1.0
+    other = compare(comparison.runs, metric="test.loss,test.accuracy")
+    assert other.rows[1].others["test.accuracy"].mean == row.summary.mean and said in other.notes
+    assert remarks(other)[-1].startswith("Place") and remarks(other.each[1])[-1].startswith("No ranking")
+    [_, below] = render.text(other, width=200, colour=False).split("test accuracy (%)")
+    page = render.pages(other, [], [])["report.md"]
+    assert all("No ranking: a value is not a number." in one for one in (below, page))
+    assert [f"Against max: {one}" in page for one in (other.metric.title, "test accuracy")] == [True, True]
 
 
 def moved(by, spread):

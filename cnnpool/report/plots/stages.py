@@ -10,7 +10,7 @@ from matplotlib.image import AxesImage
 
 from cnnpool.quantity import Quantity, find
 from cnnpool.report import statistics
-from cnnpool.report.comparison import Comparison, read
+from cnnpool.report.comparison import Comparison, numbers
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.plots import panels
@@ -52,7 +52,7 @@ def headlines(
             half = np.nan_to_num([[mean - low], [high - mean]])
             mark, colour = styles[label].mark, styles[label].colour
             axes.errorbar(mean, row, xerr=half, fmt=mark, color=colour, capsize=3, markersize=6)
-        counts = {row.choice.label: len(read(row.choice, one)) for row in comparison.rows}
+        counts = {row.choice.label: len(numbers(row.choice, one)) for row in comparison.rows}
         labels = [f"{label} (n={counts[label]})" for label in table]
         name_rows(axes, labels)
         stage = of_key[one.key].get("stage")
@@ -111,7 +111,7 @@ def spreads(comparison: Comparison, measures: Sequence[Measure]) -> Table:
     """Label -> (3, measures), in the unit shown and within the possible values, for choices that have any."""
     table = {}
     for row in shown(comparison):
-        found = [list(read(row.choice, one).values()) for one in measures]
+        found = [numbers(row.choice, one) for one in measures]
         if any(found):
             columns = [statistics.spread(np.array([values or [np.nan]]).T)[:, 0] for values in found]
             ended = [one.on_axis(*column) for one, column in zip(measures, columns, strict=True)]
