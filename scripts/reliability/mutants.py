@@ -3,47 +3,32 @@
 usage: python scripts/reliability/mutants.py [ROOM ...]
 
 Each change of mutants.yaml, or of those in the rooms named, replaces a piece of text in a clone of the last
-commit. A fork of this process runs the tests of its room, then those of wiring, that run the piece, or all of
-them where none does, the quickest first, up to the first failure: those of `make test`, and where none of
-these fails those of `make test-rest`. Tests that fail with nothing changed are left out, and named.
-Outcomes are kept in build/mutants.json as they come: a change is not tried again while its file and that of
-the test that noticed it stay the same, and where they do not, that test is asked first. Prints one JSON
-object: how many changes, those noticed and those noticed by `make test`; the changes that only tests of
-`make test-rest` see, that none sees, and whose text is gone.
+commit. The tests of its room are run there, then those of wiring, up to the first failure: those of
+`make test`, and where none of these fails those of `make test-rest`; first the files named after the file
+that changed. Tests that fail with nothing changed are left out, and named. Prints one JSON object: how many
+changes, those noticed and those noticed by `make test`; the changes that only tests of `make test-rest` see,
+that none sees, and whose text is gone.
 """
 
-import hashlib
-import importlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / "build" / "mutants.json"
-PRELOADED = ["hydra", "hypothesis", "lightning", "matplotlib.figure", "numba", "scipy.stats", "torchvision"]
-TRACED_S = 7_200
-LONG_AGO_S = 1_000_000_000
-FLAGS = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-FLAGS += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:anyio"]
 MARKS = {"quick": "not rest", "rest": "rest"}
 # Tests of clusters take minutes, and fail where two run at once.
-FLAGS += [f"--ignore=tests/launch/test_{one}.py" for one in ("run_ray", "slurm")]
+CLUSTERS = ("test_run_ray", "test_slurm")
+PYTEST = ["-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
 @dataclass(frozen=True)
@@ -56,24 +41,16 @@ class Mutant:
     means: str
 
     @property
-    def key(self) -> str:
-        return hashlib.sha256(f"{self.file}\0{self.old}\0{self.new}".encode()).hexdigest()[:12]
-
-    @property
     def room(self) -> str:
         """The folder of its tests: that of the file, and of files that stand alone that of the training."""
         room = self.file.split("/")[1]
         return room if (ROOT / "tests" / room).is_dir() else "fit"
 
     @cached_property
-    def lines(self) -> range:
-        """Numbers, from 1, of the lines that it takes; none unless its text stands in the file once."""
+    def stands(self) -> bool:
+        """Whether its text stands in the file, once."""
         path = ROOT / self.file
-        text = path.read_text("utf-8") if path.exists() else ""
-        if text.count(self.old) != 1:
-            return range(0)
-        first = text[: text.index(self.old)].count("\n") + 1
-        return range(first, first + self.old.rstrip("\n").count("\n") + 1)
+        return path.exists() and path.read_text("utf-8").count(self.old) == 1
 
 
 def mutants() -> list[Mutant]:
@@ -81,240 +58,82 @@ def mutants() -> list[Mutant]:
     return [Mutant(file, **one) for file, own in listed.items() for one in own]
 
 
+class Clone:
+    """A clone of the last commit in ``folder``, and what its tests say."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "clone"
+        subprocess.run(["git", "clone", "-q", ROOT, self.path], check=True)
+        # Beside the sources, compiled kernels of a change would take the place of all others.
+        self.environment = os.environ | {"PYTHONPATH": str(self.path), "NUMBA_CACHE_DIR": f"{folder}/kernels"}
+        self.whole: dict[tuple[str, str], tuple[list[str], float]] = {}
+        """Kind and room -> the tests that fail with nothing changed, and the seconds that all take."""
+
+    def noticed(self, one: Mutant) -> str:
+        """The kind of the tests of which one notices the change; nothing if none does."""
+        path = self.path / one.file
+        text, kept = path.read_text("utf-8"), path.stat()
+        for kind in MARKS:
+            for room in dict.fromkeys((one.room, "wiring")):
+                if (kind, room) not in self.whole:
+                    begun = time.monotonic()
+                    self.whole[kind, room] = self.failed(kind, room), time.monotonic() - begun
+                unfit, seconds = self.whole[kind, room]
+                path.write_text(text.replace(one.old, one.new), "utf-8")
+                options = ["-x", *(f"--deselect={test}" for test in unfit)]
+                # One that takes far longer than all together do is without end.
+                found = self.failed(kind, room, path.stem, options, 60 + 5 * seconds)
+                path.write_text(text, "utf-8")
+                # Python and Numba know by the time what they have compiled.
+                os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+                if found:
+                    sys.stderr.write(f"{kind}: {found[0]}: {one.file}: {one.means}\n")
+                    return kind
+        sys.stderr.write(f"missed: {one.file}: {one.means}\n")
+        return ""
+
+    def failed(
+        self, kind: str, room: str, first: str = "", options: list[str] | None = None, limit_s: float = 7200
+    ) -> list[str]:
+        """The tests of a room that fail; those of files with ``first`` in their name are run first."""
+        files = [one for one in self.path.glob(f"tests/{room}/**/test_*.py") if one.stem not in CLUSTERS]
+        files.sort(key=lambda file: (first not in file.stem, file))
+        command = [sys.executable, *PYTEST, "-m", MARKS[kind], *(options or []), *files]
+        with tempfile.TemporaryFile("w+") as said:
+            process = subprocess.Popen(
+                command, cwd=self.path, env=self.environment, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                status = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                return ["without end"]
+            finally:
+                # Processes that the tests left, too.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            said.seek(0)
+            lines = [line.split(" ", 1) for line in said if line.startswith(("FAILED ", "ERROR "))]
+        # None of the tests may be of the kind.
+        unsaid = [] if lines or status in (0, 5) else [f"pytest ended with {status}"]
+        return [test.split(" - ")[0].strip() for _, test in lines] + unsaid
+
+
 def main(rooms: list[str]) -> None:
     listed = [one for one in mutants() if not rooms or one.room in rooms]
-    gone = [f"{one.file}: {one.means}" for one in listed if not one.lines]
-    every = [one for one in mutants() if one.lines]
-    drawn = sorted((one for one in listed if one.lines), key=lambda one: (*rooms, one.room).index(one.room))
-    os.nice(10)
-    # So that the clone goes with it, and the tests that run.
+    # So that the clone goes with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        clone = Path(folder, "clone")
-        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-        commit, *files = git(clone, "rev-parse", "HEAD") + git(clone, "ls-files", "*.py")
-        if kept.get("commit") != commit:
-            kept = carried(clone, kept, every) | {"commit": commit}
-        for file in files:
-            # Python knows by the time whether its bytecode is that of a file.
-            os.utime(clone / file, (LONG_AGO_S, LONG_AGO_S))
-        # Compiled kernels: beside the sources those of a change would take the place of all others.
-        os.environ["NUMBA_CACHE_DIR"] = str(Path(folder, "kernels"))
-        for kind, end in (("quick", None), ("rest", "slowly or not")):
-            suites = Suites(clone, kind, kept, every)
-            for one in [one for one in drawn if kept["ends"].get(one.key) == end]:
-                found = noticed(suites, one)
-                kept["ends"][one.key] = found or ("slowly or not" if kind == "quick" else "missed")
-                sys.stderr.write(f"{kept['ends'][one.key]}: {one.file}: {one.means}\n")
-                KEPT.parent.mkdir(exist_ok=True)
-                part = KEPT.with_suffix(".part")
-                part.write_text(json.dumps(kept, indent=1))
-                part.replace(KEPT)
-    print(json.dumps(summary(drawn, kept, gone)))
-
-
-def summary(drawn: Sequence[Mutant], kept: Mapping[str, Any], gone: Sequence[str]) -> dict[str, Any]:
-    """Counts, in all and the changes that were missed."""
-    ends = {one: kept["ends"][one.key].partition(":")[0] for one in drawn}
-    slowly, missed = (
-        [f"{one.file}: {one.means}" for one, end in ends.items() if end == kind]
-        for kind in ("rest", "missed")
-    )
-    noticed = len(drawn) - len(missed)
-    found = {"changes": len(drawn), "noticed": noticed, "noticed quickly": noticed - len(slowly)}
-    unfit = sorted({test for ran in kept["ran"].values() for test in ran["unfit"]})
-    return {**found, "slowly": slowly, "missed": missed, "gone": gone, "tests that fail without": unfit}
-
-
-def git(clone: Path, *words: str) -> list[str]:
-    return subprocess.run(
-        ["git", "-C", clone, *words], check=True, capture_output=True, text=True
-    ).stdout.split()
-
-
-def carried(clone: Path, kept: Mapping[str, Any], every: Sequence[Mutant]) -> dict[str, Any]:
-    """The outcomes at another commit that hold at this one, and the tests that noticed changes there."""
-    ends, same = kept.get("ends", {}), {}
-    with suppress(KeyError, subprocess.CalledProcessError):
-        changed = set(git(clone, "diff", "--name-only", kept["commit"], "HEAD"))
-        for one in every:
-            end = ends.get(one.key, "")
-            # A test that noticed a change still does where neither's file is another.
-            if "::" in end and not changed & {one.file, end.partition(": ")[2].partition("::")[0]}:
-                same[one.key] = end
-    return {"before": kept.get("before", {}) | ends, "ends": same, "ran": {}}
-
-
-def _test(end: str | None, kind: str) -> str:
-    found, _, test = (end or "").partition(": ")
-    return test if found == kind else ""
-
-
-class Suites:
-    """Tests of a kind with nothing changed, run once a commit: their seconds, and the lines they reach."""
-
-    def __init__(self, clone: Path, kind: str, kept: dict[str, Any], every: Sequence[Mutant]) -> None:
-        self.clone, self.kind, self.ran = clone, kind, kept["ran"]
-        # Those of other rooms too: what is kept here serves them later.
-        self.watched = [one for one in every if "::" not in kept["ends"].get(one.key, "")]
-        self.known = {one: test for one in self.watched if (test := _test(kept["before"].get(one.key), kind))}
-
-    def __call__(self, name: str, tests: Iterable[str]) -> dict[str, Any]:
-        name = f"{self.kind} {name}"
-        if name not in self.ran:
-            self.ran[name] = run(self.clone, self.kind, sorted(tests), self.watched)[1]
-        return self.ran[name]
-
-
-def noticed(suites: Suites, one: Mutant) -> str:
-    """``KIND: TEST``, the test that notices the change, or nothing.
-
-    First that which noticed it at another commit, then of its room and of wiring those that run the piece,
-    the quickest first; all where none of either does.
-    """
-    if test := suites.known.get(one):
-        same_room = {own for other, own in suites.known.items() if other.room == one.room}
-        ran = suites(f"known of {one.room}", same_room)
-        if test in ran["took"] and (found := tried(suites, one, [test], ran)):
-            return found
-    reached = False
-    for room in dict.fromkeys((one.room, "wiring")):
-        ran = suites(room, [f"tests/{room}"])
-        tests = order(one, ran)
-        reached |= bool(tests)
-        if found := tried(suites, one, tests, ran):
-            return found
-    for room in () if reached else dict.fromkeys((one.room, "wiring")):
-        ran = suites(room, [f"tests/{room}"])
-        if found := tried(suites, one, sorted(ran["took"], key=ran["took"].get), ran):
-            return found
-    return ""
-
-
-def order(mutant: Mutant, ran: Mapping[str, Any]) -> list[str]:
-    """The tests of a suite that run the piece, the quickest first."""
-    reach = {test for line in mutant.lines for test in ran["reach"].get(f"{mutant.file}:{line}", [])}
-    # Of what a fixture ran any test of its file may be the judge.
-    own = [test for test in ran["took"] if reach & {test, test.partition("::")[0]}]
-    return sorted(own, key=ran["took"].get)
-
-
-def tried(suites: Suites, mutant: Mutant, tests: list[str], ran: Mapping[str, Any]) -> str:
-    """``KIND: TEST``, the first of ``tests`` that notices the change, or nothing."""
-    if not tests:
-        return ""
-    path = suites.clone / mutant.file
-    text = path.read_text("utf-8")
-    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
-    try:
-        # One that takes far longer than all together do is without end.
-        limit_s = 60 + 5 * sum(ran["took"].get(test, 0) for test in tests)
-        return run(suites.clone, suites.kind, tests, limit_s=int(limit_s))[0]
-    finally:
-        path.write_text(text, "utf-8")
-        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-
-
-def run(
-    clone: Path, kind: str, tests: list[str], watched: Sequence[Mutant] = (), limit_s: int = TRACED_S
-) -> tuple[str, dict[str, Any]]:
-    """The first of ``tests`` to fail, in a process group of its own; who ran lines of ``watched``."""
-    # Imported for all forks, once something is run; the package itself is not.
-    for module in PRELOADED:
-        importlib.import_module(module)
-    told, tell = multiprocessing.Pipe(duplex=False)
-    child = os.fork()
-    if not child:
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.dup2(2, 1)
-        os.chdir(clone)
-        sys.path.insert(0, str(clone))
-        os.environ["PYTHONPATH"] = str(clone)
-        if not watched:
-            os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-            sys.dont_write_bytecode = True
-        signal.alarm(limit_s)
-        plugin = Ran(clone, tests, watched)
-        # A test that is gone would end the others.
-        files = dict.fromkeys(
-            file for test in tests if (file := test.partition("::")[0]) and Path(file).exists()
-        )
-        status = pytest.main([*FLAGS, "-m", MARKS[kind], *([] if watched else ["-x"]), *files], [plugin])
-        # None of the tests that are asked for may be of the kind.
-        failed = plugin.failed or (f"pytest ended with {int(status)}" if status not in (0, 5) else "")
-        fit = {test: took for test, took in plugin.took.items() if test not in plugin.unfit}
-        reach = {line: sorted(ran) for line, ran in plugin.ran.items()}
-        tell.send(
-            (failed and f"{kind}: {failed}", {"reach": reach, "took": fit, "unfit": sorted(plugin.unfit)})
-        )
-        os._exit(0)
-    tell.close()
-    found: tuple[str, dict[str, Any]] = (f"{kind}: without end", {"reach": {}, "took": {}, "unfit": []})
-    try:
-        # A process that the tests left would hold the pipe open.
-        with suppress(EOFError):
-            found = told.recv() if told.poll(limit_s + 10) else found
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return found
-
-
-class Ran:
-    """Runs ``tests`` in their order; notes who ran each line of ``watched``, and which failed first."""
-
-    def __init__(self, clone: Path, tests: list[str], watched: Sequence[Mutant]) -> None:
-        self.watched: dict[str, tuple[str, set[int]]] = {}
-        for one in watched:
-            self.watched.setdefault(str(clone / one.file), (one.file, set()))[1].update(one.lines)
-        self.places = {test: place for place, test in enumerate(tests)}
-        self.test, self.failed = "", ""
-        self.ran: dict[str, set[str]] = defaultdict(set)
-        self.took: dict[str, float] = defaultdict(float)
-        self.unfit: set[str] = set()
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        if any("::" in test for test in self.places):
-            items[:] = [one for one in items if one.nodeid in self.places]
-        items.sort(key=lambda one: self.places.get(one.nodeid, len(self.places)))
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.took[report.nodeid] += report.duration
-        if report.failed:
-            self.unfit.add(report.nodeid)
-            self.failed = self.failed or report.nodeid
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.test = nodeid.partition("::")[0]
-        if self.watched:
-            # Again at each test: an error that a signal raises within ends the tracing.
-            sys.settrace(self.trace)
-            threading.settrace(self.trace)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> None:
-        self.test = item.nodeid
-
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:
-        """Follows only functions that hold a line of the list: all others run at nearly full speed."""
-        found = self.watched.get(frame.f_code.co_filename)
-        if not found or not self.holds(frame.f_code, found[1]):
-            return None
-        if event == "line" and frame.f_lineno in found[1]:
-            self.ran[f"{found[0]}:{frame.f_lineno}"].add(self.test)
-        return self.trace
-
-    def holds(self, code: CodeType, lines: set[int]) -> bool:
-        last = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
-        return any(code.co_firstlineno <= line <= last for line in lines)
+        clone = Clone(Path(folder))
+        ends = {one: clone.noticed(one) if one.stands else "gone" for one in listed}
+    named: dict[str, list[str]] = {end: [] for end in ("quick", "rest", "", "gone")}
+    for one, end in ends.items():
+        named[end].append(f"{one.file}: {one.means}")
+    quick, slowly = len(named["quick"]), len(named["rest"])
+    found = {"changes": quick + slowly + len(named[""]), "noticed": quick + slowly, "noticed quickly": quick}
+    unfit = sorted({test for tests, _ in clone.whole.values() for test in tests})
+    missed = {"slowly": named["rest"], "missed": named[""], "gone": named["gone"]}
+    print(json.dumps({**found, **missed, "tests that fail without": unfit}))
 
 
 if __name__ == "__main__":
