@@ -19,7 +19,8 @@ from cnnpool.choose.options import Options
 from cnnpool.choose.rounds import LEVEL, Rule, State, replay
 from cnnpool.report.measure import ACCURACY
 from scripts.docs.claims import plain
-from scripts.docs.provenance import DOCS, Table, filled
+from scripts.docs.pages import DOCS, filled, write
+from scripts.docs.provenance import Table
 
 CANDIDATES, ROUNDS = 8, 20
 SWEEPS = {
@@ -291,11 +292,10 @@ def main() -> None:
         f"{studies:,} studies a row with the means and covariances of published runs of the {EACH} default "
         f"candidates, at most {LATEST} rounds, no margin; *behind* is in points of accuracy:"
     )
-    path = DOCS / "choose.md"
-    page = path.read_text("utf-8")
+    page = (DOCS / "choose.md").read_text("utf-8")
     for name, head, rows in (("simulated", made_up, table), ("published", of_sweeps, regrets)):
         page = filled(page, name, "\n".join([f"{head}\n", *rows(studies)]))
-    path.write_text(page, "utf-8")
+    write("choose.md", page)
 
 
 if __name__ == "__main__":

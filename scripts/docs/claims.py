@@ -16,22 +16,15 @@ from pathlib import Path
 import yaml
 from scipy.stats import t
 
-from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
 from cnnpool.report.statistics import Bits, Crossed, of_table, stacked
 from cnnpool.run_folder.results import unpacked
+from scripts.docs.pages import DOCS, table, write
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 LENGTHS = {steps: f"MNIST, 1,000 images, {steps:,} steps" for steps in (200, 1000, 5000)}
-# The runs of two lengths share their seeds and images, so they are no two settings of one estimate.
-SWEEPS = {
-    f"mnist_few/{'' if steps == 200 else 'one_rate/'}{steps}": (data, "convnet, flatten")
-    for steps, data in LENGTHS.items()
-}
-SWEEPS["mnist_operators"] = ("MNIST", "convnet, flatten")
-SWEEPS["cifar_operators/4"] = ("CIFAR-10 (JPEG)", "airbench, flatten")
-"""Folder of a published sweep -> its data set, and the setting that it has there."""
-DATA = list(dict.fromkeys(data for data, _ in SWEEPS.values()))
+SWEEPS = {f"mnist_few/{'' if steps == 200 else 'one_rate/'}{steps}": LENGTHS[steps] for steps in LENGTHS}
+SWEEPS |= {"mnist_operators": "MNIST", "cifar_operators/4": "CIFAR-10 (JPEG)"}
+"""Folder of a published sweep -> its data set."""
 PAGE = """\
 # What textbooks say, and what these runs say
 
@@ -47,9 +40,7 @@ others do but avg, beside which it drops them too.
 
 ## The estimates
 
-Each is the mean over the settings of a data set (network, readout, padding, recipe) of their means over n
-seeds, of the first choice minus the second, by seed. Where the intervals of two settings do not meet,
-brackets after n hold the least and the greatest mean: there the estimate is no more than an average.
+Each is the mean over n seeds, of the first choice minus the second, by seed.
 
 {table}
 
@@ -71,19 +62,15 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number on one data set: its mean with a 95 % interval, and the same of each setting, of n seeds."""
+    """A number on one data set: its mean over ``n`` seeds, with a 95 % interval."""
 
     mean: float
     low: float
     high: float
-    settings: list["Estimate"]
-    n: int = 0
+    n: int
 
     def agrees(self, said: Sequence[float]) -> str:
-        """``yes`` or ``no`` if the interval lies within ``said`` or outside, ``differs`` if the settings do
-        both, else ``open``."""
-        if {"yes", "no"} <= {one.agrees(said) for one in self.settings}:
-            return "differs"
+        """``yes`` or ``no`` if the interval lies within ``said`` or outside, else ``open``."""
         if said[0] <= self.low and self.high <= said[1]:
             return "yes"
         return "no" if self.high < said[0] or self.low > said[1] else "open"
@@ -91,32 +78,16 @@ class Estimate:
     def cell(self, sign: str) -> str:
         """The estimate as text; ``sign`` is ``+`` where it may be negative."""
         mean, low, high = (f"{x if sign else max(x, 0):{sign}.2f}" for x in (self.mean, self.low, self.high))
-        if max(one.n for one in self.settings) < 2:
-            return mean
-        text = f"{mean} [{low}, {high}], n = {', '.join(str(one.n) for one in self.settings)}"
-        if max(one.low for one in self.settings) <= min(one.high for one in self.settings) + 1e-9:
-            return text
-        means = [one.mean for one in self.settings]
-        return f"{text} ({min(means):{sign}.2f} to {max(means):{sign}.2f})"
+        return mean if self.n < 2 else f"{mean} [{low}, {high}], n = {self.n}"
 
 
-Sample = tuple[list[float], Crossed | None]
-"""The number of each seed, in per cent, and its error over test images too, a fraction, if known."""
-
-
-def estimate(settings: Sequence[Sample]) -> Estimate:
-    """From the samples of every setting, which count alike; freedom after Welch and Satterthwaite."""
-    mean = statistics.fmean(statistics.fmean(values) for values, _ in settings)
-    spread = [error(*one) for one in settings if len(one[0]) > 1]
-    total, half = sum(square for square, _ in spread), 0.0
-    if total > 0:
-        freedom = total**2 / sum(square**2 / n for square, n in spread)
-        half = float(t.ppf(0.975, freedom)) * math.sqrt(total) / len(settings)
-    if len(settings) == 1:
-        alone = Estimate(mean, mean - half, mean + half, [], len(settings[0][0]))
-        return Estimate(mean, mean - half, mean + half, [alone])
-    parts = [estimate([one]).settings[0] for one in settings]
-    return Estimate(mean, mean - half, mean + half, parts)
+def estimate(values: Sequence[float], both: Crossed | None = None) -> Estimate:
+    """From the number of each seed, in per cent, and its error over test images too, if known."""
+    mean, half = statistics.fmean(values), 0.0
+    if len(values) > 1:
+        square, freedom = error(values, both)
+        half = float(t.ppf(0.975, freedom)) * math.sqrt(square)
+    return Estimate(mean, mean - half, mean + half, len(values))
 
 
 def error(values: Sequence[float], both: Crossed | None) -> tuple[float, float]:
@@ -127,14 +98,10 @@ def error(values: Sequence[float], both: Crossed | None) -> tuple[float, float]:
     return max(known, key=lambda one: float(t.ppf(0.975, one[1])) * math.sqrt(one[0]))
 
 
-Values = dict[tuple[str, str], dict[str, Sample]]
-"""(row, data set) -> setting -> its numbers, in the unit shown."""
-
-
-def of_runs(sentence: Sentence, docs: Path) -> Values:
-    """The numbers in the runs of every published sweep."""
-    found: Values = defaultdict(dict)
-    for folder, (data, setting) in SWEEPS.items():
+def of_runs(sentence: Sentence, docs: Path) -> dict[tuple[str, str], tuple[list[float], Crossed | None]]:
+    """Row and data set -> the numbers in the runs of its sweep, in the unit shown, for ``estimate``."""
+    found = {}
+    for folder, data in SWEEPS.items():
         arms: dict[str, dict[int, float]] = defaultdict(dict)
         for run in csv.DictReader((docs / folder / "runs.csv").read_text("utf-8").splitlines()):
             if value := run.get(sentence.column):
@@ -142,15 +109,15 @@ def of_runs(sentence: Sentence, docs: Path) -> Values:
         bits = correct(docs / folder) if sentence.column == ACCURACY else {}
         for row in sentence.rows:
             names = [one.replace(" 2/2", "") for one in row.split(" – ")]
-            beside = {one: f"{one} beside avg" for one in names if f"{one} beside avg" in arms}
-            names = [beside.get(one, one) for one in names] if "avg" in row else names
+            if "avg" in names:
+                names = [one if (beside := f"{one} beside avg") not in arms else beside for one in names]
             first, *second = (arms.get(one, {}) for one in names)
             seeds = [seed for seed in first if all(seed in arm for arm in second)]
             values = [first[seed] - sum(arm[seed] for arm in second) for seed in seeds]
             answers = [stacked(bits.get(one, {}), seeds) for one in names]
             if values:
                 both = of_table(*answers) if all(one is not None for one in answers) else None
-                found[row, data][setting] = values, both
+                found[row, data] = values, both
     return found
 
 
@@ -172,8 +139,8 @@ def plain(choice: str) -> str:
 
 
 def estimates(sentence: Sentence, docs: Path) -> dict[tuple[str, str], Estimate]:
-    """By row and data set, over the settings of the published sweeps."""
-    return {place: estimate(list(one.values())) for place, one in of_runs(sentence, docs).items()}
+    """By row and data set."""
+    return {place: estimate(*one) for place, one in of_runs(sentence, docs).items()}
 
 
 def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str:
@@ -183,7 +150,7 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
         places[one.agrees(sentence.rows[row])].append((row, data))
     one_sided = any(math.inf in map(abs, said) and 0 in said for said in sentence.rows.values())
     other = "the reverse" if one_sided else "not so"
-    words = {"yes": "so", "no": other, "differs": "settings differ", "open": "open"}
+    words = {"yes": "so", "no": other, "open": "open"}
     yes, no, undecided = (len(places[key]) for key in ("yes", "no", "open"))
     most = "yes" if yes > 2 * no else "no" if no > 2 * yes else "" if yes else "open"
     most = "open" if undecided >= max(yes, no) else most
@@ -191,7 +158,7 @@ def answer(sentence: Sentence, found: Mapping[tuple[str, str], Estimate]) -> str
     parts = [f"{words[key]} for {_listed(places[key], found)}" for key in others]
     if not most:
         word = "it depends"
-    elif most != "open" and ((yes and no) or undecided or places["differs"]):
+    elif most != "open" and ((yes and no) or undecided):
         word = f"mostly {words[most]}"
     else:
         word = words[most]
@@ -212,7 +179,7 @@ def lines(number: int, sentence: Sentence, found: Mapping[tuple[str, str], Estim
     """The sentence's rows of the table."""
     for row in sentence.rows:
         sign = "+" if " – " in row or sentence.scale == 1 else ""
-        cells = [found[row, data].cell(sign) if (row, data) in found else "" for data in DATA]
+        cells = [found[row, data].cell(sign) if (row, data) in found else "" for data in SWEEPS.values()]
         if any(cells):
             yield [f"{number} {row}".strip(), *cells]
 
@@ -227,11 +194,9 @@ def page(docs: Path = DOCS) -> str:
             verdict, _, others = answer(sentence, found).partition("; ")
             items.append([str(number), sentence.text, f"**{verdict}**", others, sentence.measured])
             rows += lines(number, sentence, found)
-    table = tables.markdown(tables.from_rows(("", *DATA), rows, numbers=DATA), markup=True)
-    verdicts = tables.markdown(tables.from_rows(HEAD, items), markup=True)
-    return PAGE.format(items=verdicts, table=table)
+    data = list(SWEEPS.values())
+    return PAGE.format(items=table(HEAD, items), table=table(("", *data), rows, data))
 
 
 if __name__ == "__main__":
-    (DOCS / "claims.md").write_text(page(), "utf-8")
-    print(f"wrote {DOCS / 'claims.md'}")
+    write("claims.md", page())

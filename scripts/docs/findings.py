@@ -4,25 +4,21 @@ usage: python scripts/docs/findings.py
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
 from cnnpool.report.pairwise import Decisions, decide
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import Forest, dots, sides
 from cnnpool.report.plots.panels import plot, style_of
 from cnnpool.report.statistics import LEVEL, Bits
-from scripts.docs import provenance
+from scripts.docs import pages, provenance
 from scripts.docs.claims import correct
+from scripts.docs.pages import DOCS, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
-PAGE = ROOT / "README.md"
 SETTINGS = {
     "mnist_few/100": ("MNIST, 100 images", "max"),
     "mnist_operators": ("MNIST, all", "max"),
@@ -147,28 +143,29 @@ def sizes(tables: Mapping[int, provenance.Table]) -> Figure:
 
 def table(columns: list[Column]) -> str:
     rows = [[f"`{name}`", *(column.text(name) for column in columns)] for name in CHOICES]
-    found = tables.from_rows(["", *(column.title for column in columns)], rows)
-    return tables.markdown(found, markup=True)
+    return pages.table(["", *(column.title for column in columns)], rows)
 
 
-def draw(painter: Callable[[], Figure], path: Path) -> None:
-    drawn = plot("findings", lambda: (painter(), ""))
+def draw(name: str, painter: Callable[..., Figure], *shown: Any) -> None:
+    """Write a figure below ``docs``, in the look of reports."""
+    drawn = plot("findings", lambda: (painter(*shown), ""))
     assert drawn is not None
-    path.write_bytes(drawn.svg)
+    (DOCS / name).write_bytes(drawn.svg)
 
 
 def main() -> None:
     columns = [Column(folder, *setting) for folder, setting in SETTINGS.items()]
-    PAGE.write_text(provenance.filled(PAGE.read_text("utf-8"), "findings", table(columns)), "utf-8")
-    draw(lambda: figure(columns), DOCS / "findings.svg")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    pages.write("../README.md", pages.filled(readme, "findings", table(columns)))
+    draw("findings.svg", figure, columns)
     finetune = [Column(folder, *setting) for folder, setting in FINETUNE.items()]
-    draw(lambda: figure(finetune), DOCS / "finetune" / "differences.svg")
-    draw(lambda: forest(QUICKSTART), DOCS / "quickstart.svg")
+    draw("finetune/differences.svg", figure, finetune)
+    draw("quickstart.svg", forest, QUICKSTART)
     own_rates = {size: provenance.Table(folder, "max") for size, folder in SIZES.items()}
-    draw(lambda: sizes(own_rates), DOCS / "mnist_few" / "sizes.svg")
+    draw("mnist_few/sizes.svg", sizes, own_rates)
     every = {one.folder: one for _, tables in provenance.sweeps() for one in tables[::-1]}
     for folder in FORESTS:
-        draw(partial(forest, every[folder]), DOCS / folder / "differences.svg")
+        draw(f"{folder}/differences.svg", forest, every[folder])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,10 @@
 """Write docs/glossary.md from the quantities that the probes declare."""
 
-from pathlib import Path
-
 from cnnpool.probe import PROBES, TRAINING, declared
 from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import Quantity
-from cnnpool.tables import from_rows, markdown
+from scripts.docs.pages import table, write
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 PROTOCOL = " Protocol: "
 INTRODUCTION = """# Glossary
 
@@ -24,11 +21,9 @@ def glossary() -> str:
     parts = {"training": list(TRAINING), **sections}
     assert sum(map(len, parts.values())) == len(declared(PROBES.values()))
     tables = {name: _table(own) for name, own in parts.items()}
-    tables["Presets of invariance"] = markdown(
-        from_rows(("preset", "protocol"), [(f"`{name}`", preset.source) for name, preset in PRESETS.items()]),
-        markup=True,
-    )
-    return INTRODUCTION + "".join(f"\n## {name}\n\n{table}\n" for name, table in tables.items())
+    presets = [(f"`{name}`", preset.source) for name, preset in PRESETS.items()]
+    tables["Presets of invariance"] = table(("preset", "protocol"), presets)
+    return INTRODUCTION + "".join(f"\n## {name}\n\n{own}\n" for name, own in tables.items())
 
 
 def _table(quantities: list[Quantity]) -> str:
@@ -38,7 +33,7 @@ def _table(quantities: list[Quantity]) -> str:
         for title, key, definition in [_of_any_preset(one)]
     )
     cells = [[cell.replace("<", "\\<") if "`" not in cell else cell for cell in row] for row in rows]
-    return markdown(from_rows(("name", "key", "unit", "better", "definition"), cells), markup=True)
+    return table(("name", "key", "unit", "better", "definition"), cells)
 
 
 def _of_any_preset(one: Quantity) -> tuple[str, str, str]:
@@ -53,5 +48,4 @@ def _of_any_preset(one: Quantity) -> tuple[str, str, str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(glossary(), encoding="utf-8")
-    print(f"wrote {PAGE.name}")
+    write("glossary.md", glossary())

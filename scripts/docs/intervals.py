@@ -4,15 +4,13 @@ usage: python scripts/docs/intervals.py [--studies 2000]
 """
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
 
 from cnnpool.report.statistics import Bits, of_table
+from scripts.docs.pages import DOCS, filled, write
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-START, END = "<!-- intervals: begin -->", "<!-- intervals: end -->"
 SEEDS, IMAGES = (3, 6, 10), 1000
 KINDS = {
     "seeds alone differ": {"by_seed": 0.3, "apart": 0.0},
@@ -80,9 +78,8 @@ def main() -> None:
         f"{studies:,} simulated studies a row of two equal choices, {IMAGES:,} test images "
         f"(`python scripts/docs/intervals.py --studies {studies}`):"
     )
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n\n{head}\n\n{table(studies)}\n\n{END}{after}", encoding="utf-8")
+    text = (DOCS / "reliability.md").read_text("utf-8")
+    write("reliability.md", filled(text, "intervals", f"{head}\n\n{table(studies)}"))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 """Write docs/operators.md: operators by kind, and readouts, in tables read and measured from the code."""
 
 import math
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from cnnpool import pool, readout, registry, tables
+from cnnpool import pool, readout, registry
+from scripts.docs.pages import table, write
 
 Row = tuple[str, ...]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 CHANNELS, SIZE = 16, (32, 32)
 KINDS = {
     "Mean and maximum of a window": "max avg sum adaptive_max adaptive_avg",
@@ -77,8 +76,7 @@ def density(operator: nn.Module) -> float:
 
 def _table(rows: list[Row]) -> str:
     facts = "name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper", "export"
-    columns = tables.from_rows(facts, rows, numbers=("learnt", "density", "FLOPs"))
-    return tables.markdown(columns, markup=True)
+    return table(facts, rows, ("learnt", "density", "FLOPs"))
 
 
 def _pool(name: str) -> Row:
@@ -108,5 +106,4 @@ def _row(name: str, operator: pool.Pool2d | readout.Readout, draws: str) -> Row:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(catalogue())
-    print(f"wrote {PAGE}")
+    write("operators.md", catalogue())

@@ -1,10 +1,10 @@
 """Write docs/performance.md, performance_suites.md and performance_operators.md from benchmark results."""
 
 import json
-from pathlib import Path
 
 from scripts.benchmarks import figures, front
 from scripts.benchmarks.operators import document
+from scripts.docs.pages import DOCS, write
 
 INTRODUCTION = """\
 # Performance
@@ -32,16 +32,12 @@ For those who work on cnnpool: what was measured, and what was wanted of it.
 
 """
 
-docs = Path(__file__).resolve().parents[2] / "docs"
-named = {path.name: json.loads(path.read_text()) for path in sorted((docs / "bench").glob("*.json"))}
+named = {path.name: json.loads(path.read_text()) for path in sorted((DOCS / "bench").glob("*.json"))}
 files = list(named.values())
 # Of a suite that was measured on several machines, the first file; the others lie beside it.
 shown = {results["suite"]: results for results in reversed(files) if results["suite"] in figures.TITLES}
 sections = [figures.section(shown[suite]) for suite in figures.TITLES if suite in shown]
-body = INTRODUCTION + front.table(files) + "\n" + front.singles(files) + BEHIND
-suites = SUITES + "\n".join(sections)
 operators = document({name: one for name, one in named.items() if one["suite"] == "pool"})
-pages = {"performance": body, "performance_suites": suites, "performance_operators": operators}
-for name, text in pages.items():
-    (docs / f"{name}.md").write_text(text)
-    print(f"wrote {docs / name}.md")
+write("performance.md", INTRODUCTION + front.table(files) + "\n" + front.singles(files) + BEHIND)
+write("performance_suites.md", SUITES + "\n".join(sections))
+write("performance_operators.md", operators)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import yaml
 
-from cnnpool import tables
 from cnnpool.report.measure import ACCURACY
 from cnnpool.report.pairwise import Decisions, decide
 from cnnpool.report.statistics import LEVEL, summarise
+from scripts.docs import pages
 from scripts.docs.claims import correct
+from scripts.docs.pages import DOCS
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 MEASURES = {
     "accuracy": ACCURACY,
     "consistency": "invariance.consistency.distinct",
@@ -89,7 +89,7 @@ class Table:
 
     def markdown(self, *, short: bool = False) -> str:
         head, rows = self.rows(short=short)
-        return tables.markdown(tables.from_rows(head, rows), markup=True)
+        return pages.table(head, rows)
 
 
 def _mean(values: Mapping[int, float], short: bool) -> str:
@@ -137,7 +137,7 @@ def rates(path: str) -> str:
         most = max(len(values) for values in by_rate.values())
         best = max(mean for rate, mean in means.items() if len(by_rate[rate]) == most)
         rows.append([name, *(_rate(by_rate.get(rate, []), best) for rate in every)])
-    return tables.markdown(tables.from_rows(["choice", *map(str, every)], rows), markup=True)
+    return pages.table(["choice", *map(str, every)], rows)
 
 
 def _rate(values: Sequence[float], best: float) -> str:
@@ -201,7 +201,7 @@ def order(column: str, words: str) -> str:
 def ordered(page: str, text: str) -> str:
     """The text of a page of ``ORDERS`` with its sentence."""
     place, column, words = ORDERS[page]
-    return filled(text, place, textwrap.fill(order(column, words), 120))
+    return pages.filled(text, place, textwrap.fill(order(column, words), 120))
 
 
 def results(text: str) -> str:
@@ -209,26 +209,17 @@ def results(text: str) -> str:
     for _, shown in sweeps():
         for one in shown:
             if one.short:
-                text = filled(text, one.folder, one.markdown(short=True))
+                text = pages.filled(text, one.folder, one.markdown(short=True))
     return text
-
-
-def filled(text: str, name: str, table: str) -> str:
-    """A page's ``text`` with the passage of that name."""
-    start, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before, rest = text.split(start)
-    return f"{before}{start}\n\n{table}\n\n{end}{rest.split(end)[1]}"
 
 
 def main() -> None:
     (DOCS / "provenance").mkdir(exist_ok=True)
     for entry, shown in sweeps():
-        (DOCS / "provenance" / f"{entry['name']}.md").write_text(page(entry, shown), "utf-8")
-    path = DOCS / "results.md"
-    path.write_text(results(path.read_text("utf-8")), "utf-8")
+        pages.write(f"provenance/{entry['name']}.md", page(entry, shown))
+    pages.write("results.md", results((DOCS / "results.md").read_text("utf-8")))
     for name in ORDERS:
-        text = (DOCS / name).read_text("utf-8")
-        (DOCS / name).write_text(ordered(name, text), "utf-8")
+        pages.write(name, ordered(name, (DOCS / name).read_text("utf-8")))
 
 
 if __name__ == "__main__":

@@ -12,18 +12,15 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import torch
 
-from cnnpool import tables
 from cnnpool.system.hardware import commit, processor
+from scripts.docs.pages import DOCS, ROOT, filled, table
 from scripts.reliability.faults import FAULTS
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
 RESULTS = DOCS / "reliability.json"
 ROOMS = ["fit", "data", "probe", "report", "choose", "readout", "pool", "run_folder", "launch", "system"]
 ROOMS += ["lightning", "surgery"]
@@ -38,49 +35,56 @@ MEASUREMENTS = {
     "same": ["scripts/reliability/same_against_same.py 200"],
     "mutants": [f"scripts/reliability/mutants.py {room}" for room in ROOMS],
 }
-ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
-    "kills": lambda r: (
-        "`kill -9` at random instants of a training: files broken, steps lost, restarts failed, "
-        "results that differ by a bit",
-        f"{r['broken files']}, {r['steps lost']}, {r['failed restarts']}, {r['different']} "
-        f"of {r['kills']} kills ({r['runs']} runs)",
+KILLED = "`kill -9` at random instants of"
+SWEEP_KILLED = (
+    f"{KILLED} {{}}: files broken, restarts failed, jobs done twice, results that differ by a bit",
+    "{broken files}, {failed restarts}, {done twice}, {different} of {kills} kills ({sweeps} sweeps)",
+)
+ROWS = {
+    "kills": (
+        f"{KILLED} a training: files broken, steps lost, restarts failed, results that differ by a bit",
+        "{broken files}, {steps lost}, {failed restarts}, {different} of {kills} kills ({runs} runs)",
     ),
-    "sweeps": lambda r: _sweep("a sweep in one process", r),
-    "processes": lambda r: _sweep("a sweep in several processes", r),
-    "bits": lambda r: (
+    "sweeps": (SWEEP_KILLED[0].format("a sweep in one process"), SWEEP_KILLED[1]),
+    "processes": (SWEEP_KILLED[0].format("a sweep in several processes"), SWEEP_KILLED[1]),
+    "bits": (
         "single bits flipped in a checkpoint and read with other content",
-        f"{r['read otherwise']} of {r['bits']} ({r['refused']} refused, {r['read alike']} read alike)",
+        "{read otherwise} of {bits} ({refused} refused, {read alike} read alike)",
     ),
-    "files": lambda r: (
+    "files": (
         "a file below a log folder altered or replaced before `cnnpool compare` and the tab read it: "
         "crashes, hangs of 60 s, more than a line on a file, runs left out in silence",
-        f"{r['crashed']}, {r['hung']}, {r['more than a line']}, {r['left out in silence']} of "
-        f"{r['alterations']:,} ({r['told']:,} named, {r['of no effect']:,} of no effect)",
+        "{crashed}, {hung}, {more than a line}, {left out in silence} of {alterations:,} "
+        "({told:,} named, {of no effect:,} of no effect)",
     ),
-    "configuration": lambda r: (
+    "configuration": (
         "words of a command line altered: crashed, hung, more than one line that a terminal can show",
-        f"{r['crashed']}, {r['hung']}, {r['not one line'] + r['unprintable']} of {r['cases']:,} "
-        f"({r['refused']:,} refused, {r['fine']:,} fine)",
+        "{crashed}, {hung}, {not one line} of {cases:,} ({refused:,} refused, {fine:,} fine)",
     ),
-    "faults": lambda r: (
+    "faults": (
         "faults answered by one line that names what and the remedy, the right status and no traceback "
         "([those still tried](faults.md))",
-        f"{r['answered']} of {r['faults']}",
+        "{answered} of {faults}",
     ),
-    "same": lambda r: (
+    "same": (
         "an operator compared with itself: called better, worse; on the same seeds it differs from itself by",
-        f"{r['better']}, {r['worse']} of {r['comparisons']} (chance allows "
-        f"{r['most that chance allows of either']}); {r['difference from itself']:g}",
+        "{better}, {worse} of {comparisons} (chance allows {most that chance allows of either}); "
+        "{difference from itself:g}",
     ),
-    "mutants": lambda r: (
+    "mutants": (
         "a change of what the program means: noticed by the tests, by those of `make test` alone",
-        f"{r['noticed']}, {r['noticed quickly']} of {r['changes']} "
-        f"({_share(r, 'noticed')}, {_share(r, 'noticed quickly')} %)",
+        "{noticed}, {noticed quickly} of {changes} ({noticed %:.0f}, {noticed quickly %:.0f} %)",
     ),
 }
+"""Measurement -> what it is, and the figures of its results."""
 COUNTS = ("changes", "noticed", "noticed quickly")
-START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-"""Lines of docs/reliability.md between which the table is written."""
+FAULTS_PAGE = """\
+# Faults and their messages
+
+Tried with the real commands by `python scripts/reliability/faults.py`, and again by
+`pytest tests/scripts/test_reliability.py`.
+Options that make training quick are left out.
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -124,32 +128,18 @@ def measured(command: str) -> dict:
     }
 
 
-def _sweep(what: str, r: Mapping) -> tuple[str, str]:
-    return (
-        f"`kill -9` at random instants of {what}: files broken, restarts failed, jobs done twice, "
-        "results that differ by a bit",
-        f"{r['broken files']}, {r['failed restarts']}, {r['done twice']}, {r['different']} "
-        f"of {r['kills']} kills ({r['sweeps']} sweeps)",
-    )
-
-
-def _share(r: Mapping, what: str) -> str:
-    return f"{100 * r[what] / r['changes']:.0f}"
-
-
 def page(kept: Mapping[str, Mapping], text: str) -> str:
     """``text`` of docs/reliability.md with the table of what was measured."""
     rows = []
-    for name, row in ROWS.items():
+    for name, (figure, reached) in ROWS.items():
         if name in kept:
-            figure, reached = row(total(kept[name]))
-            parts = kept[name].values()
-            commits = sorted({(one["commit"] or "")[:8] for one in parts})
-            at = ", ".join([*commits, *sorted({one["date"] for one in parts})])
-            rows.append((figure, reached, f"`python scripts/reliability {name}`", at))
-    every = [one for parts in kept.values() for one in parts.values()]
-    made = sorted({f"{one['processor']}, Python {one['python']}, torch {one['torch']}" for one in every})
-    table = _table(("figure", "reached", "command", "commit, date"), rows)
+            found, parts = total(kept[name]), kept[name].values()
+            if "changes" in found:
+                found |= {f"{key} %": 100 * found[key] / found["changes"] for key in COUNTS}
+            at = sorted({(one["commit"] or "")[:8] for one in parts}) + sorted({one["date"] for one in parts})
+            command = f"`python scripts/reliability {name}`"
+            rows.append((figure, reached.format_map(found), command, ", ".join(at)))
+    shown = table(("figure", "reached", "command", "commit, date"), rows)
     if "mutants" in kept:
         rows = [
             (
@@ -159,53 +149,32 @@ def page(kept: Mapping[str, Mapping], text: str) -> str:
             )
             for command, one in kept["mutants"].items()
         ]
-        headers = (
-            "room of the tests",
-            "changes of meaning",
-            "noticed",
-            "noticed by `make test`",
-            "commit, date",
-        )
-        table += f"\n\n{_table(headers, rows)}"
-    before, after = text.split(START)[0], text.split(END)[1]
-    return f"{before}{START}\n\n{table}\n\nOne thread each, on: {'; '.join(made)}.\n\n{END}{after}"
+        counts = ("changes of meaning", "noticed", "noticed by `make test`")
+        shown += f"\n\n{table(('room of the tests', *counts, 'commit, date'), rows)}"
+    every = [one for parts in kept.values() for one in parts.values()]
+    made = sorted({f"{one['processor']}, Python {one['python']}, torch {one['torch']}" for one in every})
+    return filled(text, "measured", f"{shown}\n\nOne thread each, on: {'; '.join(made)}.")
 
 
 def total(parts: Mapping[str, Mapping]) -> dict:
-    """The results of a measurement's parts, added up."""
+    """The results of a measurement's parts: numbers and lists added up, of all else the last."""
     results = [part["result"] for part in parts.values()]
     found = {key: value for result in results for key, value in result.items()}
     for key, value in found.items():
-        if isinstance(value, int):
-            found[key] = sum(result.get(key, 0) for result in results)
-        elif isinstance(value, list):
-            found[key] = [each for result in results for each in result.get(key, [])]
+        if isinstance(value, int | list):
+            found[key] = sum((result.get(key, type(value)()) for result in results), type(value)())
     return found
 
 
 def faults(kept: Mapping[str, Mapping]) -> str:
     """docs/faults.md."""
-    lines = [
-        "# Faults and their messages",
-        "",
-        "Tried with the real commands by `python scripts/reliability/faults.py`, and again by",
-        "`pytest tests/scripts/test_reliability.py`.",
-        "Options that make training quick are left out.",
-        "",
-    ]
     rows, tried = [], {fault.what for fault in FAULTS}
     for row in total(kept["faults"])["rows"]:
-        if row["fault"] not in tried:
-            continue
-        said = row["said"] or "(continues)"
-        cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
-        rows.append([_cell(text) for text in cells])
-    table = _table(("fault", "command", "what the user sees", "status"), rows)
-    return "\n".join([*lines, table]) + "\n"
-
-
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return tables.markdown(tables.from_rows(headers, rows), markup=True)
+        if row["fault"] in tried:
+            said = row["said"] or "(continues)"
+            cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
+            rows.append([_cell(text) for text in cells])
+    return f"{FAULTS_PAGE}\n{table(('fault', 'command', 'what the user sees', 'status'), rows)}\n"
 
 
 def _cell(text: str, most: int = 300) -> str:
