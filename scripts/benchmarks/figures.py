@@ -1,9 +1,12 @@
 """Rows of the suites that measure whole runs: in the terminal, and as a table of the documentation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from cnnpool import tables
+from cnnpool.bench.measure import ratio
+from scripts.docs.pages import table as markdown
 
 T = TypeVar("T")
 
@@ -61,11 +64,18 @@ class Wanted(NamedTuple):
 
 
 def row(
-    case: str, unit: str, ours: float, rival: float, against: str, ratio: dict, wanted: Wanted | None = None
+    case: str,
+    unit: str,
+    ours: Sequence[float],
+    rival: Sequence[float],
+    against: str,
+    wanted: Wanted | None = None,
+    ratios: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """One figure of ours beside a rival's, with their ratio by ``cnnpool.bench.measure.ratio``."""
-    figures = {"ours": ours, "rival": rival, "unit": unit, "ratio": ratio}
-    target = {"wanted": str(wanted), "reached": wanted.reached(ours, ratio["median"])} if wanted else {}
+    """Our median over turns beside a rival's, with their ratio turn by turn, or ``ratios`` in its place."""
+    mine, ratios = median(ours), ratios or ratio(ours, rival)
+    figures = {"ours": mine, "rival": median(rival), "unit": unit, "ratio": ratios}
+    target = {"wanted": str(wanted), "reached": wanted.reached(mine, ratios["median"])} if wanted else {}
     return {"case": case, "against": against, **figures, **target}
 
 
@@ -84,8 +94,7 @@ def line(row: dict[str, Any]) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """All rows as Markdown."""
     headers = ("what", "ours", "against", "unit", "ratio (quartiles, n)", "wanted")
-    columns = tables.from_rows(headers, list(map(_cells, rows)), numbers=headers[1:3])
-    return tables.markdown(columns, markup=True) + "\n"
+    return markdown(headers, list(map(_cells, rows)), headers[1:3]) + "\n"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cnnpool import tables
 from scripts.benchmarks import operators
+from scripts.docs import pages
 
 Results = dict[str, Any]
 Found = tuple[Results, dict[str, Any]]
@@ -104,7 +104,7 @@ def table(files: list[Results]) -> str:
     # Files of earlier versions have fewer figures.
     rows = [_cells(line, *one) for line, one in found if one and (not line.figure or line.figure in one[1])]
     headers = ("what", "times as fast (quartiles, n)", "against", "limit", "threads, date, commit")
-    return tables.markdown(tables.from_rows(headers, rows, numbers=headers[1:2]), markup=True) + "\n"
+    return pages.table(headers, rows, headers[1:2]) + "\n"
 
 
 def _cells(line: Line, results: Results, row: dict[str, Any]) -> tuple[str, ...]:

@@ -6,11 +6,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from cnnpool import data
-from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, in_turn, row
 
 PHOTO = (375, 500)
@@ -61,7 +59,7 @@ def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_photos(root, images)
+        write_photos(root, images, 2, [photo(seed) for seed in range(DISTINCT)])
         for case in CASES:
             calls: dict[str, Callable[[], Measured]] = {
                 "memory": partial(two_epochs, case, partial(ours, case, root, stream=False)),
@@ -72,7 +70,7 @@ def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
 
 
 def _rows(case: Case, found: dict[str, list[Measured]]) -> Iterator[dict[str, Any]]:
-    rival, against = found.pop("rival"), "ImageFolder and DataLoader"
+    rival = found.pop("rival")
     kinds = {
         "first": ("first epoch, images/s", "1/s", Wanted(1)),
         "second": ("second epoch, images/s", "1/s", Wanted(case.second)),
@@ -80,27 +78,31 @@ def _rows(case: Case, found: dict[str, list[Measured]]) -> Iterator[dict[str, An
     }
     for place, measured in found.items():
         for key, (title, unit, wanted) in kinds.items():
-            mine, theirs = ([getattr(one, key) for one in turns] for turns in (measured, rival))
-            figures = median(mine), median(theirs), against, ratio(mine, theirs)
-            yield row(f"{case.title}, {title}: from {place}", unit, *figures, wanted)
+            figures = ([getattr(one, key) for one in turns] for turns in (measured, rival))
+            title = f"{case.title}, {title}: from {place}"
+            yield row(title, unit, *figures, "ImageFolder and DataLoader", wanted)
 
 
-def write_photos(root: Path, count: int) -> None:
-    """``count`` JPEG files in two classes of ``train/``, and one of each in ``test/``."""
-    photos = [_photo(seed) for seed in range(min(count, DISTINCT))]
-    for part, files in (("train", count), ("test", 2)):
+def write_photos(root: Path, train: int, test: int, photos: Sequence[bytes], classes: int = 2) -> None:
+    """Files of ``train/`` and ``test/``: ``photos``, and further names of them, decoded like files."""
+    for part, files in (("train", train), ("test", test)):
+        distinct = []
         for i in range(files):
-            path = root / part / f"class{i % 2}" / f"{i}.jpg"
+            path = root / part / f"class{i % classes}" / f"{i}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(photos[i % len(photos)])
+            if i < len(photos):
+                path.write_bytes(photos[i])
+                distinct.append(path)
+            else:
+                path.hardlink_to(distinct[i % len(photos)])
 
 
-def _photo(seed: int) -> bytes:
-    """A JPEG file with structure at every scale, as photographs have it: about 90 kB."""
+def photo(seed: int, size: tuple[int, int] = PHOTO, scales: Sequence[int] = (4, 16, 64, 256)) -> bytes:
+    """A JPEG file with structure at ``scales``, by default at each as photographs have it: about 90 kB."""
     generator = np.random.default_rng(seed)
-    height, width = PHOTO
+    height, width = size
     pixels = np.zeros((height, width, 3))
-    for side in (4, 16, 64, 256):
+    for side in scales:
         noise = Image.fromarray(generator.integers(0, 256, (side, side, 3), dtype=np.uint8))
         pixels += np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC), float) / side**0.5
     pixels -= pixels.min()

@@ -6,7 +6,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool import pool, swap
-from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, in_turn, row
 
 SIZE, BATCH = 224, 8
@@ -49,43 +47,18 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
     """Every row of the suite."""
     for case in CASES:
         networks = {side: network(case, side) for side in SIDES}
-        for trains in (True, False):
-            yield from _times(case, networks, repeat, trains=trains)
-        yield from _peaks(case)
-
-
-def _times(
-    case: Case, networks: dict[str, nn.Module], repeat: int, *, trains: bool
-) -> Iterator[dict[str, Any]]:
-    calls = {
-        side: partial(_seconds, step(net.train(trains), trains=trains)) for side, net in networks.items()
-    }
-    found = in_turn(calls, repeat)
-    wanted = Wanted(case.most, most=True) if case.most and trains else None
-    title = f"{case.title}: {'training step' if trains else 'inference'}"
-    yield _row(title, found["ours"], found["published"], wanted)
-    yield _row(f"{title} with timm's", found["timm"], found["published"])
-
-
-def _row(title: str, ours: list[float], rival: list[float], wanted: Wanted | None = None) -> dict[str, Any]:
-    figures = (
-        1e3 * median(ours),
-        1e3 * median(rival),
-        "as published",
-        ratio(ours, rival),
-    )
-    return row(title, "ms", *figures, wanted)
-
-
-def _peaks(case: Case) -> Iterator[dict[str, Any]]:
-    if not Path("/proc/self/clear_refs").exists():
-        return
-    found = in_turn({side: partial(peak, case, side) for side in SIDES}, FEW)
-    rival = found["published"]
-    for side in ("ours", "timm"):
-        figures = median(found[side]), median(rival), "as published"
-        title = f"{case.title}: peak memory of a training step {SIDES[side]}"
-        yield row(title, "MiB", *figures, ratio(found[side], rival))
+        for trains, title in ((True, "training step"), (False, "inference")):
+            steps = {side: step(net.train(trains), trains=trains) for side, net in networks.items()}
+            found = in_turn({side: partial(_milliseconds, call) for side, call in steps.items()}, repeat)
+            wanted = Wanted(case.most, most=True) if case.most and trains else None
+            for side, words, limit in (("ours", "", wanted), ("timm", " with timm's", None)):
+                figures = found[side], found["published"], "as published"
+                yield row(f"{case.title}: {title}{words}", "ms", *figures, limit)
+        if Path("/proc/self/clear_refs").exists():
+            found = in_turn({side: partial(peak, case, side) for side in SIDES}, FEW)
+            for side in ("ours", "timm"):
+                title = f"{case.title}: peak memory of a training step {SIDES[side]}"
+                yield row(title, "MiB", found[side], found["published"], "as published")
 
 
 def network(case: Case, side: str) -> nn.Module:
@@ -149,10 +122,10 @@ def _batch() -> tuple[Tensor, Tensor]:
     return images.to(memory_format=torch.channels_last), torch.arange(BATCH) % 10
 
 
-def _seconds(call: Callable[[], None]) -> float:
+def _milliseconds(call: Callable[[], None]) -> float:
     start = time.perf_counter()
     call()
-    return time.perf_counter() - start
+    return 1e3 * (time.perf_counter() - start)
 
 
 def peak(case: Case, side: str) -> float:

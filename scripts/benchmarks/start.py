@@ -7,10 +7,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
-from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, row
 
 POLL_S = 0.005
@@ -90,8 +88,7 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
         for _ in range(repeat):
             ours.append(seconds(start.arguments, start.status, start.until))
             theirs.append(seconds(start.rival))
-        figures = median(ours), median(theirs), start.against, ratio(ours, theirs)
-        yield row(title, "s", *figures, Wanted(start.wanted, most=True, unit="s"))
+        yield row(title, "s", ours, theirs, start.against, Wanted(start.wanted, most=True, unit="s"))
 
 
 def seconds(arguments: list[str], status: int = 0, until: str = "", threads: int | None = None) -> float:

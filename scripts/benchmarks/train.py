@@ -58,14 +58,14 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     ours, loop = in_turn(speeds, repeat).values()
     step = 1e3 * PLAIN.batch_size / median(loop)
     title = f"images/s, {PLAIN.title}: run / bare loop, {step:.1f} ms a step"
-    yield row(title, "1/s", median(ours), median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
+    yield row(title, "1/s", ours, loop, "bare loop", Wanted(0.95))
     for case in (PLAIN, TINY):
         speeds = {"ours": partial(_speed, case, root), "rival": partial(_automatic, case, root)}
-        ours, module = in_turn(speeds, repeat).values()
-        step = [[1e3 * case.batch_size / speed for speed in each] for each in (ours, module)]
+        steps = [
+            [1e3 * case.batch_size / speed for speed in each] for each in in_turn(speeds, repeat).values()
+        ]
         title = f"a step, {case.title}: run / 30-line Lightning module on the same DataLoader"
-        figures = median(step[0]), median(step[1]), "automatic module", ratio(*step)
-        yield row(title, "ms", *figures, Wanted(1.05, most=True))
+        yield row(title, "ms", *steps, "automatic module", Wanted(1.05, most=True))
     yield _batches(EPOCH, root, repeat)
     yield from _probes(EPOCH, root, repeat)
 
@@ -81,10 +81,8 @@ def kernels(repeat: int) -> Iterator[dict[str, Any]]:
             for operator in ("max", "avg", "blur", "max_blur", "soft"):
                 ways = {"ours": None, "rival": False}
                 speeds = {name: partial(_steps, case, operator, wanted) for name, wanted in ways.items()}
-                ours, torchs = in_turn(speeds, repeat).values()
                 title = f"images/s, {case.title}, {operator}, {threads} thread{'s' * (threads > 1)}"
-                figures = median(ours), median(torchs), "torch's operators", ratio(ours, torchs)
-                yield row(title, "1/s", *figures)
+                yield row(title, "1/s", *in_turn(speeds, repeat).values(), "torch's operators")
 
 
 def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, *, half: bool) -> float:
@@ -136,8 +134,8 @@ def _batches(case: Case, root: Path, repeat: int) -> dict[str, Any]:
     ours, least = in_turn({"ours": loaded, "rival": by_hand}, repeat).values()
     beyond = [a - b for a, b in zip(ours, least, strict=True)]
     title = f"a batch of {case.batch_size} of MNIST in memory, beyond one made by hand"
-    figures = median(beyond), median(least), "indexed and normalised by hand", ratio(ours, least)
-    return row(title, "ms", *figures, Wanted(0.1, most=True, unit="ms"))
+    wanted = Wanted(0.1, most=True, unit="ms")
+    return row(title, "ms", beyond, least, "indexed and normalised by hand", wanted, ratio(ours, least))
 
 
 @cache
@@ -174,12 +172,12 @@ def _network(case: Case, operator: str = "max") -> nn.Module:
 
 def _speed(case: Case, root: Path) -> float:
     """Images per second of one epoch of a training with all its files, as a run itself reports it."""
-    speed = _ours(case, root, [])["train_images_per_s"]
+    speed = _ours(case, root)["train_images_per_s"]
     assert speed is not None
     return speed
 
 
-def _ours(case: Case, root: Path, probes: list[probe.Probe]) -> dict[str, float | None]:
+def _ours(case: Case, root: Path, probes: Iterable[probe.Probe] = ()) -> dict[str, float | None]:
     """Cost of a training of one epoch, with its record and its checkpoints."""
     net, dataset = _network(case), _dataset(case, root)
     classifier = Classifier(None, None, {"epochs": 1, "progress": True}, model=net)
@@ -257,22 +255,19 @@ class Timed(probe.GradientRouting):
         return result
 
 
+def _timed(case: Case, root: Path, *readings: Timed) -> tuple[float, float]:
+    """Seconds of a run, and of its readings by their own clock."""
+    start = time.perf_counter()
+    _ours(case, root, readings)
+    return time.perf_counter() - start, sum(one.seconds for one in readings)
+
+
 def _probes(case: Case, root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     """A run with the probe that reads every epoch, beside the same run without it, in turn."""
-    with_it, without, inside = [], [], []
-    for turn in range(-1, repeat):
-        reading, seconds = Timed(), {}
-        for probes in ([], [reading])[:: 1 if turn % 2 else -1]:
-            start = time.perf_counter()
-            _ours(case, root, probes)
-            seconds[len(probes)] = time.perf_counter() - start
-        if turn >= 0:
-            with_it.append(seconds[1])
-            without.append(seconds[0])
-            inside.append(reading.seconds)
+    calls = {"without": lambda: _timed(case, root), "with": lambda: _timed(case, root, Timed())}
+    found = in_turn(calls, repeat)
+    (without, _), (with_it, inside) = (zip(*found[name], strict=True) for name in calls)
     title = f"{case.title}: a run with probes at their frequency / without"
-    figures = median(with_it), median(without), "no probe", ratio(with_it, without)
-    yield row(title, "s", *figures, Wanted(1.01, most=True))
+    yield row(title, "s", with_it, without, "no probe", Wanted(1.01, most=True))
     title = f"{case.title}: readings while it trains, by their own clock"
-    figures = median(inside), median(without), "the run without", ratio(inside, without)
-    yield row(title, "s", *figures, Wanted(0.01, most=True))
+    yield row(title, "s", inside, without, "the run without", Wanted(0.01, most=True))
