@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -24,15 +23,8 @@ BUDGET = {
     "Markdown": (("*.md", "docs/*.md", "outputs/README.md"), 2_000, None),
 }
 """Part -> patterns of its files, the most lines, and the most files."""
-WRITTEN = (
-    "docs/operators.md",
-    "docs/glossary.md",
-    "docs/claims.md",
-    "docs/faults.md",
-    "docs/performance*.md",
-)
-WRITTEN += ("docs/index.md",)
-"""Patterns of pages that scripts write whole, and of the site's menus: they count for no part."""
+WRITTEN = ("operators.md", "glossary.md", "claims.md", "faults.md", "performance*.md", "index.md")
+"""Patterns of pages of ``docs`` that scripts write whole, and of the site's menus: they count for no part."""
 PASSAGE = re.compile(r"<!-- (.*): begin -->.*?<!-- \1: end -->\n", re.DOTALL)
 """A part of a page that a script writes, which counts for none either."""
 RUN = ("train", "data=digits", "pool=max", "fit=smoke", "fit.progress=false")
@@ -73,12 +65,12 @@ def modules(root: Path = ROOT) -> dict[str, ast.Module]:
     return found
 
 
-def imports(trees: dict[str, ast.Module], *, lazy: bool) -> dict[str, set[str]]:
-    """Module -> modules of the package that it imports; those imported inside functions only if ``lazy``."""
+def imports(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> modules of the package that it imports, also inside functions."""
     graph: dict[str, set[str]] = {}
     for name, tree in trees.items():
         graph[name] = set()
-        for node in ast.walk(tree) if lazy else _at_import(tree):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -88,16 +80,6 @@ def imports(trees: dict[str, ast.Module], *, lazy: bool) -> dict[str, set[str]]:
                 continue
             graph[name] |= {one for one in named if one in trees and one != name}
     return graph
-
-
-def _at_import(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
-        yield child
-        yield from _at_import(child)
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -112,7 +94,7 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 def weight(part: str, root: Path = ROOT) -> tuple[int, int]:
     """Lines and files of a part of ``BUDGET``."""
     paths = {path for pattern in BUDGET[part][0] for path in root.glob(pattern)}
-    paths -= {path for pattern in WRITTEN for path in root.glob(pattern)}
+    paths -= {path for pattern in WRITTEN for path in root.glob(f"docs/{pattern}")}
     return sum(len(PASSAGE.sub("", path.read_text("utf-8")).splitlines()) for path in paths), len(paths)
 
 
@@ -189,7 +171,7 @@ def last_line(*command: str) -> str:
 
 def main() -> None:
     trees = modules()
-    sizes, rooms, around = functions(trees), private_names(trees), circle(imports(trees, lazy=True))
+    sizes, rooms, around = functions(trees), private_names(trees), circle(imports(trees))
     rows: list[tuple[str, object, str]] = []
     for part, (_, most_lines, most_files) in BUDGET.items():
         lines, files = weight(part)

@@ -1,6 +1,6 @@
 """The first table of docs/performance.md: what a user gains, a row each, from the results files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,57 +8,58 @@ import numpy as np
 from scripts.benchmarks import operators
 from scripts.docs import pages
 
-Results = dict[str, Any]
-Found = tuple[Results, dict[str, Any]]
+Results, Row = dict[str, Any], dict[str, Any]
+Match = Callable[[Results, Row], bool]
 
 
 class Line(NamedTuple):
-    """A row of the table, found in the results files; of a cost ``least`` is better, not most.
+    """A row of the table, the first in the files that matches; of a cost ``least`` is better, not most.
 
     ``figure`` is which of the row's is shown; None for the ratio to the rival's.
     """
 
     what: str
-    find: Callable[[list[Results]], Found | None]
+    match: Match
     least: bool = False
     figure: str | None = None
 
 
 def _operator(
     name: str, layout: str = "contiguous", dtype: str = "float32", *, plain: bool = False, threads: int = 1
-) -> Callable[[list[Results]], Found | None]:
-    def find(files: list[Results]) -> Found | None:
-        for results in files:
-            if results["suite"] == "pool" and results["machine"]["threads"] == threads:
-                row = operators.find([results], name, layout, dtype)
-                if row and operators.is_plain(results) == plain and not operators.is_gpu(results):
-                    return results, row
-        return None
+) -> Match:
+    def match(results: Results, row: Row) -> bool:
+        known = results["suite"] == "pool" and results["machine"]["threads"] == threads
+        known = known and operators.is_plain(results) == plain and not operators.is_gpu(results)
+        return known and operators.is_case(row, name, layout, dtype)
 
-    return find
+    return match
 
 
-def _every(files: list[Results]) -> Found | None:
-    """Every case that was timed in training on one thread of a CPU, of the first such file."""
+def _case(suite: str, begins: str, against: str = "") -> Match:
+    def match(results: Results, row: Row) -> bool:
+        known = results["suite"] == suite
+        return known and row["case"].startswith(begins) and row["against"].startswith(against)
+
+    return match
+
+
+def _first(files: list[Results], match: Match) -> tuple[Results, Row] | None:
+    return next(((one, row) for one in files for row in one["rows"] if match(one, row)), None)
+
+
+def _every(files: list[Results]) -> Iterator[Results]:
+    """Results of their own: every case that was timed in training on one thread of a CPU."""
     for results in files:
-        known = results["suite"] == "pool" and results["machine"]["threads"] == 1
-        if known and operators.in_training(results):
+        if (
+            results["suite"] == "pool"
+            and results["machine"]["threads"] == 1
+            and operators.in_training(results)
+        ):
             cases = [row["speedup"]["median"] for row in results["rows"] if "speedup" in row]
             q1, middle, q3 = np.quantile(cases, (0.25, 0.5, 0.75))
             ratio = {"median": middle, "q1": q1, "q3": q3, "n": len(cases)}
-            return results, {"rival": "the rival of each", "speedup": ratio}
-    return None
-
-
-def _case(suite: str, begins: str, against: str = "") -> Callable[[list[Results]], Found | None]:
-    def find(files: list[Results]) -> Found | None:
-        for results in files:
-            for row in results["rows"] if results["suite"] == suite else ():
-                if row["case"].startswith(begins) and row["against"].startswith(against):
-                    return results, row
-        return None
-
-    return find
+            row = {"case": "", "against": "the rival of each", "ratio": ratio}
+            yield {"suite": "every", "machine": results["machine"], "rows": [row]}
 
 
 SHAPE = "x".join(map(str, operators.LARGE))
@@ -72,7 +73,7 @@ LINES = (
         for name in ("max", "max_blur")
         for n in ("1 thread", "2 threads")
     ),
-    Line("every operator, map, layout and dtype of the bench: the median case", _every),
+    Line("every operator, map, layout and dtype of the bench: the median case", _case("every", "")),
     Line(f"max pooling 2/2 of {SHAPE}, in training", _operator("max 2/2")),
     Line("the same on two threads", _operator("max 2/2", threads=2)),
     Line("two threads beside one", _operator("max 2/2", threads=2), figure="scaling"),
@@ -100,7 +101,8 @@ LINES = (
 
 def table(files: list[Results]) -> str:
     """Markdown: every line whose figure is in ``files``."""
-    found = [(line, line.find(files)) for line in LINES]
+    files = [*files, *_every(files)]
+    found = [(line, _first(files, line.match)) for line in LINES]
     # Files of earlier versions have fewer figures.
     rows = [_cells(line, *one) for line, one in found if one and (not line.figure or line.figure in one[1])]
     headers = ("what", "times as fast (quartiles, n)", "against", "limit", "threads, date, commit")
@@ -124,7 +126,7 @@ def singles(files: list[Results]) -> str:
     """The time of single calls of max pooling in a plain script, on one thread and on two."""
     said = []
     for threads in (1, 2):
-        found = _operator("max 2/2", plain=True, threads=threads)(files)
+        found = _first(files, _operator("max 2/2", plain=True, threads=threads))
         if not found or "single" not in found[1]:
             continue
         parts = []

@@ -42,14 +42,18 @@ def document(files: dict[str, Results]) -> str:
     headers = ("operator", "against", *(f"{layout} {dtype}".replace("_", " ") for layout, dtype in CASES))
     lines = []
     for name in operators:
-        known = next(filter(None, (find(group, name, *CASES[0]) for group in groups)), None)
+        known = next(filter(None, (_find(group, name, *CASES[0]) for group in groups)), None)
         if known:
-            found = [[find(group, name, *case) for group in groups] for case in CASES]
+            found = [[_find(group, name, *case) for group in groups] for case in CASES]
             cells = [" / ".join(map(_cell, one)) for one in found]
             lines.append((name, known["rival"], *cells, count(known, "ours"), count(known, "rival")))
     headers = (*headers, "kept", "rival keeps")
     table = tables.markdown(tables.from_rows(headers, lines, numbers=headers[2:]))
     return INTRODUCTION + table + "\n" + READ + "".join(_file(name, one) for name, one in files.items())
+
+
+def _find(files: list[Results], *case: str) -> Row | None:
+    return next((row for results in files for row in results["rows"] if is_case(row, *case)), None)
 
 
 def _cell(row: Row | None) -> str:
@@ -96,10 +100,7 @@ def runtime(results: Results) -> str:
     return "torch.compile" * all(row["rival"].endswith("torch.compile") for row in results["rows"])
 
 
-def find(files: list[Results], operator: str, layout: str, dtype: str) -> Row | None:
-    """The row of this case on a map of ``LARGE``, if it was timed."""
-    for row in (row for results in files for row in results["rows"]):
-        case = row["operator"], row["layout"], row["dtype"], row["shape"]
-        if case == (operator, layout, dtype, LARGE) and "speedup" in row:
-            return row
-    return None
+def is_case(row: Row, *case: str) -> bool:
+    """Whether this operator, layout and dtype was timed there on a map of ``LARGE``."""
+    named = row.get("operator"), row.get("layout"), row.get("dtype"), row.get("shape")
+    return named == (*case, LARGE) and "speedup" in row

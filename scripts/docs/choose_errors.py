@@ -113,25 +113,6 @@ SCENARIOS = [
 ]
 
 
-class Rates(NamedTuple):
-    """Shares of studies in which the best was dropped, and in which it alone was left; runs per study."""
-
-    dropped: float
-    found: float
-    runs: float
-
-
-def sequential(scenario: Scenario, studies: int) -> Rates:
-    """Studies as ``choose`` runs them, without a margin."""
-    rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
-    states = [replay(values, rule) for values in simulated(scenario, studies)]
-    return Rates(
-        dropped=float(np.mean([0 not in state.left for state in states])),
-        found=float(np.mean([state.left == (0,) for state in states])),
-        runs=float(np.mean([trained(state, ROUNDS) for state in states])),
-    )
-
-
 def trained(state: State, rounds: int) -> int:
     """The runs of a study: no candidate is trained after the round in which it was dropped, or all ended."""
     ended = [drop.round for drop in state.drops]
@@ -160,19 +141,24 @@ def simulated(scenario: Scenario, studies: int) -> np.ndarray:
 
 
 def table(studies: int) -> list[str]:
+    """Rows of made-up candidates: studies as ``choose`` runs them, without a margin, and a fixed design."""
     lines = [
         "| candidates | best dropped (%) | best found (%) | runs a study | runs, fixed design | saved (%) |",
         "|---|---|---|---|---|---|",
     ]
     for scenario in SCENARIOS:
-        rates, found, fixed, saved = sequential(scenario, studies), "–", "–", "–"
+        rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
+        states = [replay(values, rule) for values in simulated(scenario, studies)]
+        dropped = np.mean([0 not in state.left for state in states])
+        alone = np.mean([state.left == (0,) for state in states])
+        runs = np.mean([trained(state, ROUNDS) for state in states])
+        found, fixed, saved = "–", "–", "–"
         if max(scenario.means) > 0:
-            found = f"{100 * rates.found:.1f}"
-            if planned := fixed_rounds(scenario, studies, rates.found):
+            found = f"{100 * alone:.1f}"
+            if planned := fixed_rounds(scenario, studies, alone):
                 fixed = f"{planned * CANDIDATES}"
-                saved = f"{100 * (1 - rates.runs / (planned * CANDIDATES)):.0f}"
-        dropped, runs = f"{100 * rates.dropped:.1f}", f"{rates.runs:.0f}"
-        lines.append(f"| {scenario.name} | {dropped} | {found} | {runs} | {fixed} | {saved} |")
+                saved = f"{100 * (1 - runs / (planned * CANDIDATES)):.0f}"
+        lines.append(f"| {scenario.name} | {100 * dropped:.1f} | {found} | {runs:.0f} | {fixed} | {saved} |")
     return lines
 
 

@@ -10,26 +10,23 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cnnpool.report.measure import ACCURACY
-from cnnpool.report.pairwise import Decisions, decide
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import Forest, dots, sides
 from cnnpool.report.plots.panels import plot, style_of
-from cnnpool.report.statistics import LEVEL, Bits
 from scripts.docs import pages, provenance
-from scripts.docs.claims import correct
 from scripts.docs.pages import DOCS, ROOT
 
 SETTINGS = {
-    "mnist_few/100": ("MNIST, 100 images", "max"),
-    "mnist_operators": ("MNIST, all", "max"),
-    "cifar_operators/4": ("CIFAR-10 (JPEG)", "max"),
-    "finetune": ("pretrained", "keep"),
+    "mnist_few/100": "MNIST, 100 images",
+    "mnist_operators": "MNIST, all",
+    "cifar_operators/4": "CIFAR-10 (JPEG)",
+    "finetune": "pretrained",
 }
-"""Folder of a sweep -> its column, and the choice that the others are compared with."""
+"""Folder of a sweep -> its column."""
 FINETUNE = {
-    "finetune": ("64 pixels, 3 epochs", "keep"),
-    "finetune/30": ("64 pixels, 30 epochs", "keep"),
-    "finetune/128": ("128 pixels, 10 epochs", "keep"),
+    "finetune": "64 pixels, 3 epochs",
+    "finetune/30": "64 pixels, 30 epochs",
+    "finetune/128": "128 pixels, 10 epochs",
 }
 FORESTS = ("mnist_operators", "mnist_few/200", "cifar_operators/4")
 """Folders of sweeps with a figure of all choices, differences.svg."""
@@ -47,51 +44,22 @@ SHOWN, OPEN = "#2b6cb0", "white"
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
 
 
-class Column:
-    """One setting: for each choice the difference in points, half its interval, and whether it is shown."""
-
-    def __init__(self, folder: str, title: str, base: str):
-        self.title = title
-        bits = correct(DOCS / folder)
-        names = [base, *(name for name in bits if name != base)]
-        decided = compared([bits[name] for name in names])
-        self.cells = {name: self._cell(decided, names.index(name)) for name in CHOICES if name in names}
-
-    def _cell(self, decided: Decisions, place: int) -> tuple[float, float, bool]:
-        mean, _, high = points(decided, place)
-        return mean, high - mean, decided.between(place, 0).adjusted < LEVEL
-
-    def text(self, name: str) -> str:
-        if name not in self.cells:
-            return ""
-        mean, _, shown = self.cells[name]
-        return f"**{mean:+.2f}**" if shown else f"{mean:+.2f}"
+Columns = Mapping[str, Mapping[str, provenance.Beside]]
+"""Title of a setting -> choice -> its difference to the baseline there."""
 
 
-def compared(bits: list[Mapping[int, Bits]]) -> Decisions:
-    """Every choice with the first, by the images that each seed got right."""
-    values = [{seed: float(row.mean()) for seed, row in one.items()} for one in bits]
-    return decide(values, bits, named=True)
-
-
-def points(decided: Decisions, place: int) -> tuple[float, float, float]:
-    """The difference of a choice to the first, and the ends of its interval, in percentage points."""
-    pair = decided.between(place, 0)
-    assert pair.crossed is not None
-    return 100 * pair.mean, 100 * (pair.mean - pair.crossed.half), 100 * (pair.mean + pair.crossed.half)
-
-
-def figure(columns: list[Column]) -> Figure:
+def figure(columns: Columns) -> Figure:
     """A panel for each setting, on a scale of its own; filled where a difference is shown."""
-    choices = [name for name in CHOICES if any(name in column.cells for column in columns)]
+    choices = [name for name in CHOICES if any(name in cells for cells in columns.values())]
     drawn = Figure(figsize=(10, 1.2 + 0.27 * len(choices)), layout="constrained")
-    for axes, column in zip(drawn.subplots(1, len(columns), sharey=True), columns, strict=True):
+    every = drawn.subplots(1, len(columns), sharey=True)
+    for axes, (title, cells) in zip(every, columns.items(), strict=True):
         for place, name in enumerate(choices):
-            if name in column.cells:
-                mean, half, shown = column.cells[name]
+            if name in cells:
+                mean, half, shown = cells[name]
                 look = {"color": SHOWN, "markerfacecolor": SHOWN if shown else OPEN, "capsize": 3}
                 axes.errorbar(mean, place, xerr=half, fmt="o", markersize=6, **look)
-        axes.set_title(column.title, fontsize="medium", pad=18)
+        axes.set_title(title, fontsize="medium", pad=18)
         axes.set(ylim=(-0.5, len(choices) - 0.5), yticks=range(len(choices)), yticklabels=choices)
         # Each side of 0 has at least the width of its word.
         low, high = axes.get_xlim()
@@ -105,12 +73,10 @@ def figure(columns: list[Column]) -> Figure:
 def forest(shown: provenance.Table) -> Figure:
     """Every choice beside the baseline, the best first: the dots of its seeds and the table's interval."""
     values, rows = shown.of(ACCURACY), []
-    names, decided = shown.decided("accuracy")
-    for place, name in enumerate(names[1:], 1):
-        mean, low, high = points(decided, place)
+    for place, (name, one) in enumerate(shown.beside("accuracy").items(), 1):
         apart = [100 * (value - values[shown.base][seed]) for seed, value in values[name].items()]
-        hollow = decided.between(place, 0).adjusted >= LEVEL
-        rows.append((mean, Forest(f"{name} (n={len(apart)})", apart, style_of(place), (low, high), hollow)))
+        label = f"{name} (n={len(apart)})"
+        rows.append((one.mean, Forest(label, apart, style_of(place), one.ends, not one.shown)))
     ordered = [row for _, row in sorted(rows, key=lambda one: -one[0])]
     drawn = dots(ordered, f"test accuracy, difference to {shown.base} (percentage points)")
     sides(drawn.axes[0], 1)
@@ -120,11 +86,11 @@ def forest(shown: provenance.Table) -> Figure:
 def sizes(tables: Mapping[int, provenance.Table]) -> Figure:
     """A panel a choice: the difference of its accuracy to the baseline against the training images."""
     base = next(iter(tables.values())).base
-    decided = {size: one.decided("accuracy") for size, one in tables.items()}
-    names = next(iter(decided.values()))[0][1:]
+    found = {size: one.beside("accuracy") for size, one in tables.items()}
+    names = list(next(iter(found.values())))
     drawn, every = panels.grid(len(names), 2.2, 2.2)
     for place, (name, axes) in enumerate(zip(names, every, strict=True), 1):
-        band = [points(pairs, order.index(name)) for order, pairs in decided.values()]
+        band = [(of[name].mean, *of[name].ends) for of in found.values()]
         axes.axhline(0, color="#9a9a9a", linewidth=1.2, zorder=1.5)
         panels.with_band(axes, list(tables), np.array(band).T, style_of(place))
         panels.title(axes, name)
@@ -141,9 +107,10 @@ def sizes(tables: Mapping[int, provenance.Table]) -> Figure:
     return drawn
 
 
-def table(columns: list[Column]) -> str:
-    rows = [[f"`{name}`", *(column.text(name) for column in columns)] for name in CHOICES]
-    return pages.table(["", *(column.title for column in columns)], rows)
+def table(columns: Columns) -> str:
+    cells = [[of[name].text(short=True) if name in of else "" for of in columns.values()] for name in CHOICES]
+    rows = [[f"`{name}`", *row] for name, row in zip(CHOICES, cells, strict=True)]
+    return pages.table(["", *columns], rows)
 
 
 def draw(name: str, painter: Callable[..., Figure], *shown: Any) -> None:
@@ -154,16 +121,15 @@ def draw(name: str, painter: Callable[..., Figure], *shown: Any) -> None:
 
 
 def main() -> None:
-    columns = [Column(folder, *setting) for folder, setting in SETTINGS.items()]
+    every = {one.folder: one for _, tables in provenance.sweeps() for one in tables[::-1]}
+    columns = {title: every[folder].beside("accuracy") for folder, title in SETTINGS.items()}
     readme = (ROOT / "README.md").read_text("utf-8")
     pages.write("../README.md", pages.filled(readme, "findings", table(columns)))
     draw("findings.svg", figure, columns)
-    finetune = [Column(folder, *setting) for folder, setting in FINETUNE.items()]
+    finetune = {title: every[folder].beside("accuracy") for folder, title in FINETUNE.items()}
     draw("finetune/differences.svg", figure, finetune)
     draw("quickstart.svg", forest, QUICKSTART)
-    own_rates = {size: provenance.Table(folder, "max") for size, folder in SIZES.items()}
-    draw("mnist_few/sizes.svg", sizes, own_rates)
-    every = {one.folder: one for _, tables in provenance.sweeps() for one in tables[::-1]}
+    draw("mnist_few/sizes.svg", sizes, {size: every[folder] for size, folder in SIZES.items()})
     for folder in FORESTS:
         draw(f"{folder}/differences.svg", forest, every[folder])
 

@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
 from cnnpool.report.measure import ACCURACY
-from cnnpool.report.pairwise import Decisions, decide
+from cnnpool.report.pairwise import decide
 from cnnpool.report.statistics import LEVEL, summarise
 from scripts.docs import pages
 from scripts.docs.claims import correct
@@ -59,63 +60,63 @@ class Table:
                 found.setdefault(name, {})[int(run["seed"])] = float(value)
         return found
 
-    def decided(self, measure: str) -> tuple[list[str], Decisions]:
-        """The names, ``base`` first, and each compared with it."""
+    def beside(self, measure: str) -> dict[str, "Beside"]:
+        """Name -> its difference to ``base``, of every other choice."""
         values, bits = self.of(MEASURES[measure]), []
         if measure == "accuracy":
             right = correct(DOCS / self.folder, lambda choice: self.names.get(choice, choice))
             bits = [right[name] for name in values]
-        return list(values), decide(list(values.values()), bits, named=True)
+        decided, found = decide(list(values.values()), bits, named=True), {}
+        for place, (name, of) in enumerate(values.items()):
+            if place:
+                pair, base = decided.between(place, 0), values[self.base]
+                alone = summarise([of[seed] - base[seed] for seed in of.keys() & base.keys()])
+                half = pair.crossed.half if pair.crossed else alone.high - alone.mean
+                found[name] = Beside(100 * pair.mean, 100 * half, pair.adjusted < LEVEL)
+        return found
 
-    def rows(self, *, short: bool) -> tuple[list[str], list[list[str]]]:
-        """Head and rows, the most accurate first; ``short`` without deviations and intervals."""
+    def markdown(self, *, short: bool = False) -> str:
+        """The most accurate first; ``short`` without deviations and intervals."""
         measures, by_name = self.short if short else self.measures, defaultdict(list)
         head = ["choice"]
         for measure in measures:
-            names, decided = self.decided(measure)
-            values = self.of(MEASURES[measure])
+            found = self.beside(measure)
             head += [f"{measure} (%)", f"to {self.base} (points)"]
-            for place, name in enumerate(names):
-                compared = _short if short else _long
-                difference = compared(decided, place, values, name, self.base) if place else ""
-                by_name[name] += [_mean(values[name], short), difference]
+            for name, values in self.of(MEASURES[measure]).items():
+                difference = found[name].text(short=short) if name in found else ""
+                by_name[name] += [_mean(values, short), difference]
         for cost in self.costs:
             head.append(cost)
             for name, values in self.of(COSTS[cost]).items():
                 by_name[name].append(_size(cost, statistics.fmean(values.values())))
         accuracy = self.of(ACCURACY)
         order = sorted(by_name, key=lambda name: -statistics.fmean(accuracy[name].values()))
-        return head, [[name, *by_name[name]] for name in order]
+        return pages.table(head, [[name, *by_name[name]] for name in order])
 
-    def markdown(self, *, short: bool = False) -> str:
-        head, rows = self.rows(short=short)
-        return pages.table(head, rows)
+
+class Beside(NamedTuple):
+    """A choice less the base, in points: the mean, half its interval, and whether a difference is shown."""
+
+    mean: float
+    half: float
+    shown: bool
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.mean - self.half, self.mean + self.half
+
+    def text(self, *, short: bool) -> str:
+        mean = f"{round(self.mean, 2) + 0.0:+.2f}"
+        if short:
+            return f"**{mean}**" if self.shown else mean
+        low, high = self.ends
+        verdict = ", better" if self.mean > 0 else ", worse"
+        return f"{mean} [{low:+.2f}, {high:+.2f}]{verdict * self.shown}"
 
 
 def _mean(values: Mapping[int, float], short: bool) -> str:
     percent = [100 * value for value in values.values()]
     return f"{statistics.fmean(percent):.2f}" + ("" if short else f" ± {statistics.stdev(percent):.2f}")
-
-
-def _short(decided: Decisions, place: int, *_: object) -> str:
-    pair = decided.between(place, 0)
-    text = f"{round(100 * pair.mean, 2) + 0.0:+.2f}"
-    return f"**{text}**" if pair.adjusted < LEVEL else text
-
-
-def _long(
-    decided: Decisions, place: int, values: Mapping[str, Mapping[int, float]], name: str, base: str
-) -> str:
-    pair = decided.between(place, 0)
-    alone = summarise(
-        [values[name][seed] - values[base][seed] for seed in values[name].keys() & values[base].keys()]
-    )
-    half = pair.crossed.half if pair.crossed else alone.high - alone.mean
-    low, high = 100 * (pair.mean - half), 100 * (pair.mean + half)
-    verdict = ("better" if pair.mean > 0 else "worse") if pair.adjusted < LEVEL else ""
-    return f"{round(100 * pair.mean, 2) + 0.0:+.2f} [{low:+.2f}, {high:+.2f}]" + (
-        f", {verdict}" if verdict else ""
-    )
 
 
 def _size(cost: str, value: float) -> str:

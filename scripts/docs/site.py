@@ -18,8 +18,8 @@ from cnnpool.choose.options import Options
 from cnnpool.cli import COMMANDS
 from cnnpool.explain.operator import shown
 from scripts.docs.documented import PROGRAMS
+from scripts.docs.pages import ROOT, table
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "generated"
 PLACES = {
     "README.md": "index.md",
@@ -195,7 +195,7 @@ def _options(entry: Any, words: Callable[[Any], str] = str) -> str:
     if not found:
         return "No options."
     rows = [(f"`{key}`", f"`{words(option.default)}`", option.words) for key, option in found.items()]
-    return tables.markdown(tables.from_rows(("option", "default", "legal values"), rows), markup=True)
+    return table(("option", "default", "legal values"), rows)
 
 
 def _documented(module: str, names: list[str]) -> str:

@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import forkserver
@@ -73,39 +73,42 @@ def attempt(fault: Fault, folder: Path) -> tuple[str, str, list[str]]:
 
 
 def command(arguments: list[str], folder: Path, before: Callable[[], object] = lambda: None) -> tuple:
-    """(exit status, stdout, stderr) of ``cnnpool ARGUMENTS`` in a fork that stands in ``folder``."""
+    """(exit status, stdout, stderr) of ``cnnpool ARGUMENTS`` in a fork that stands in ``folder``.
+
+    One that hangs is killed, and found to have the wrong status.
+    """
     with tempfile.TemporaryDirectory() as said:
         out, err = Path(said) / "out", Path(said) / "err"
-        out.touch()
-        err.touch()
-        process = os.fork()
-        if not process:
-            _child(arguments, folder, before, out, err)
-        status = _ended(process)
+        process, end = begun(arguments, folder, out, err, before), time.monotonic() + PATIENCE_S
+        while not (found := os.waitpid(process, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.kill(process, signal.SIGKILL)
+            time.sleep(0.005)
+        status = os.waitstatus_to_exitcode(found[1])
         return status, out.read_text(errors="replace"), err.read_text(errors="replace")
 
 
-def _ended(process: int) -> int:
-    """Its exit status; one that hangs is killed, and found to have the wrong one."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := os.waitpid(process, os.WNOHANG))[0]:
-        if time.monotonic() > end:
-            os.kill(process, signal.SIGKILL)
-        time.sleep(0.005)
-    return os.waitstatus_to_exitcode(found[1])
+def begun(
+    arguments: Sequence[str], folder: Path, out: Path, err: Path, before: Callable[[], object] = lambda: None
+) -> int:
+    """The pid of a fork that does ``before`` in ``folder`` and ``cnnpool ARGUMENTS``, said in two files.
 
-
-def _child(arguments: list[str], folder: Path, before: Callable[[], object], out: Path, err: Path) -> None:
+    A fork, since imports take longer than most commands.
+    """
+    out.touch()
+    err.touch()
+    if process := os.fork():
+        return process
     status = 99
     try:
         # A server of processes that the parent has started is no child of this fork, which needs its own.
         forkserver._forkserver.__init__()
         os.chdir(folder)
         before()
-        sys.stdout, sys.stderr = out.open("w"), err.open("w")
+        sys.stdout, sys.stderr = out.open("a"), err.open("a")
         for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
             os.dup2(stream.fileno(), number)
-        cli.main(arguments)
+        cli.main(list(arguments))
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException as error:

@@ -50,12 +50,12 @@ def others():
 
 
 def two_folders():
-    images(lambda path: None)()
+    images()()
     others()
 
 
 def other_images():
-    images(lambda path: None)()
+    images()()
     trained("data=image_folder", "data.root=photos")
     others()
 
@@ -157,7 +157,7 @@ FAULTS = [
         f"{HERE} fit.epochs=3",
         ("last.ckpt", "fit.epochs: 1 -> 3", "another folder"),
         2,
-        cut_with(lambda: None),
+        cut_with(),
         KEPT,
     ),
     Fault(
@@ -265,7 +265,7 @@ FAULTS = [
         "compare here",
         ("no finished run", "--status"),
         2,
-        cut_with(lambda: None),
+        cut_with(),
         ("here/metrics.jsonl",),
     ),
     Fault(

@@ -1,12 +1,11 @@
 """Flip single bits of a checkpoint, and see that none is taken for whole with other content.
 
-usage: python scripts/reliability/flip_bits.py [N]
+usage: python scripts/reliability/flip_bits.py [N] [SEED]
 
 N bits (default 3000) of the checkpoint of a small run, one at a time. Prints one JSON object; status 1 if a
 flipped bit changed what was read without a word.
 """
 
-import json
 import random
 import sys
 import tempfile
@@ -16,26 +15,26 @@ import torch
 
 from cnnpool.run_folder.checkpoint import DamagedError, load
 from scripts.reliability.attempt import QUICK, command
+from scripts.reliability.fuzzing import fuzz
 
 
 def main(arguments: list[str]) -> int:
-    count, chance = int(arguments[0]) if arguments else 3000, random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         command(["train", *QUICK, "hydra.run.dir=run", "readout=gap"], Path(folder))
         path = Path(folder, "run", "checkpoints", "last.ckpt")
         whole, content = path.read_bytes(), load(path)
-        found = {"bits": count, "bytes": len(whole), "refused": 0, "read alike": 0, "read otherwise": 0}
-        for _ in range(count):
+
+        def flipped(chance: random.Random) -> str:
             bit = chance.randrange(8 * len(whole))
             altered = bytearray(whole)
             altered[bit // 8] ^= 1 << bit % 8
             path.write_bytes(altered)
             try:
-                found["read alike" if same(load(path), content) else "read otherwise"] += 1
+                return "read alike" if same(load(path), content) else "read otherwise"
             except DamagedError:
-                found["refused"] += 1
-    print(json.dumps(found))
-    return int(found["read otherwise"] > 0)
+                return "refused"
+
+        return fuzz(arguments, ("bits", "refused", "read alike", "read otherwise"), flipped)
 
 
 def same(a: object, b: object) -> bool:

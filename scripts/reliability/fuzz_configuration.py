@@ -8,12 +8,9 @@ anything crashed, hung, or said other than one line that a terminal can show.
 """
 
 import io
-import json
 import random
-import signal
 import sys
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -24,10 +21,9 @@ from cnnpool import cli
 from cnnpool.launch import conf_dir
 from cnnpool.schema import GROUPS, names, options_of
 from cnnpool.system.output import Visible
+from scripts.reliability.fuzzing import Hung, fuzz, patience
 
-PATIENCE_S = 20
-"""Of computing, on a slow machine; a usual case takes 0.05."""
-COUNTS = ("cases", "fine", "refused", "crashed", "hung", "not one line", "unprintable")
+COUNTS = ("cases", "fine", "refused", "crashed", "hung", "not one line")
 VALUES = (
     "null", "true", "", "0", "-1", "1e308", "-.inf", "nan", "0x1F", "1_000", "1:30", "9" * 5000, "x" * 5000,
     "2001-01-01", "''", "'\\''", "a b", "a:b", "a=b", "[", "}", ",", "[1,[2,[3]]]", "{a:{b:1}}", "{name:max}",
@@ -42,24 +38,17 @@ VALUES = (
 )  # fmt: skip
 
 
-class Hung(BaseException):
-    """A case took longer than it may."""
-
-
 def main(arguments: list[str]) -> int:
-    count, chance = int(arguments[0]) if arguments else 3000, random.Random(int([*arguments, 0, 0][1]))
     keys = sorted({*all_keys(), *(key for path in conf_dir().rglob("*.yaml") for key in known_keys(path))})
-    found = Counter(dict.fromkeys(COUNTS, 0))
-    signal.signal(signal.SIGVTALRM, _stop)
-    for _ in range(count):
+
+    def altered(chance: random.Random) -> str:
         words = [word(keys, chance) for _ in range(chance.choice((1, 1, 2)))] + ["-m"] * chance.choice((0, 1))
         outcome, said = tried(words)
-        found["cases"] += 1
-        found[outcome] += 1
-        if outcome not in ("fine", "refused"):
+        if outcome in COUNTS[3:]:
             print(f"{outcome}: {words} -> {said!r}"[:2000], file=sys.stderr)
-    print(json.dumps({name: found[name] for name in COUNTS}))
-    return int(any(found[name] for name in COUNTS[3:]))
+        return outcome
+
+    return fuzz(arguments, COUNTS, altered)
 
 
 def all_keys() -> Iterator[str]:
@@ -102,9 +91,8 @@ def tried(words: list[str]) -> tuple[str, str]:
     content, status = io.BytesIO(), 0
     # As on a terminal: control characters are escapes there.
     err = Visible(content, "utf-8", "backslashreplace", line_buffering=True)
-    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)
     try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(err):
+        with patience(), redirect_stdout(io.StringIO()), redirect_stderr(err):
             cli.main(["train", "--cfg", "job", "--resolve", *words])
     except SystemExit as end:
         status = int(end.code or 0)
@@ -112,21 +100,15 @@ def tried(words: list[str]) -> tuple[str, str]:
         return "hung", ""
     except BaseException as error:
         return "crashed", f"{type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     said = content.getvalue().decode()
     if status == 0:
         return "fine", said
     # A line of information before it is no refusal.
     line = said[said.find("error: ") :]
-    if status != 2 or not line.startswith("error: ") or line.count("\n") != 1:
-        return "not one line", f"{status}: {said}"
     shown = all(unicodedata.category(mark) not in ("Cc", "Zl", "Zp") for mark in line[:-1])
-    return ("refused" if shown else "unprintable"), line
-
-
-def _stop(*_: object) -> None:
-    raise Hung
+    if status == 2 and line.startswith("error: ") and line.endswith("\n") and shown:
+        return "refused", line
+    return "not one line", f"{status}: {said}"
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ import random
 import re
 import resource
 import shutil
-import signal
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,11 +35,11 @@ from cnnpool.run_folder.results import Results
 from cnnpool.tables import Column
 from cnnpool.tensorboard.loader import Loader
 from scripts.reliability.attempt import QUICK, command
+from scripts.reliability.fuzzing import Hung, fuzz, patience
 
 SETTINGS, PLAN = "config.yaml", "plan.json"
 FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, ledger.LIVE)
 FIGURES = {layout.ROUTING: "routing", layout.METRICS: "learning"}
-PATIENCE_S = 60
 MEMORY = 1 << 31
 """Bytes of addresses that one alteration may take beyond those taken before."""
 ODD = (
@@ -56,14 +54,7 @@ JUNK = (
 COUNTS = ("alterations", "told", "of no effect", "crashed", "hung", "more than a line", "left out in silence")
 
 
-class Hung(BaseException):
-    """``PATIENCE_S`` have gone by."""
-
-
 def main(arguments: list[str]) -> int:
-    count, chance = int(arguments[0]) if arguments else 3000, random.Random(int([*arguments, 0, 0][1]))
-    found = Counter(dict.fromkeys(COUNTS, 0))
-    signal.signal(signal.SIGALRM, stop)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         root = trained(Path(folder))
@@ -71,11 +62,11 @@ def main(arguments: list[str]) -> int:
         assert {path.name for path in whole} == set(FILES)
         before = outcome(root, next(iter(whole)))
         assert before[0] == "of no effect", before
-        for _ in range(count):
+
+        def altered(chance: random.Random) -> str | None:
             path = chance.choice(sorted(whole))
             if not alter(path, whole[path], chance):
-                continue
-            found["alterations"] += 1
+                return None
             what, left = outcome(root, path)
             # A link that leads nowhere is no file; plans and studies are regular files or none.
             there = path.is_file() if path.name in (PLAN, ledger.LIVE) else path.exists()
@@ -84,11 +75,11 @@ def main(arguments: list[str]) -> int:
             if what in COUNTS[3:]:
                 said = path.read_bytes()[:100] if path.is_file() else "no regular file"
                 print(f"{what}: {path.relative_to(root)}: {said!r}", file=sys.stderr)
-            found[what] += 1
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             path.write_bytes(whole[path])
-    print(json.dumps({name: found[name] for name in COUNTS}))
-    return int(any(found[name] for name in COUNTS[3:]))
+            return what
+
+        return fuzz(arguments, COUNTS, altered)
 
 
 def trained(folder: Path) -> Path:
@@ -120,26 +111,21 @@ def trained(folder: Path) -> Path:
     return root
 
 
-def stop(number: int, frame: object) -> None:
-    raise Hung
-
-
 def outcome(root: Path, path: Path) -> tuple[str, int]:
     """How the altered file at ``path`` is taken, and how many runs are compared and shown."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard))
-    signal.alarm(PATIENCE_S)
     try:
-        lines, compared = compared_lines(root, path)
-        named, shown_runs = of_the_tab(root, path)
+        with patience():
+            lines, compared = compared_lines(root, path)
+            named, shown_runs = of_the_tab(root, path)
     except Hung:
         return "hung", 0
     except Exception as error:
         print(f"{path.name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
         return "crashed", 0
     finally:
-        signal.alarm(0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     what = "more than a line" if lines > 1 else "told" if lines or named else "of no effect"
     return what, compared + shown_runs
@@ -163,21 +149,18 @@ def of_the_tab(root: Path, path: Path) -> tuple[bool, int]:
         RuntimeError: if a route answers by an error.
     """
     apps = Loader().load(TBContext(logdir=str(root))).get_plugin_apps()
-    answers = {}
-    asked: dict[str, dict[str, str]] = {"/page": {}}
-    if figure := FIGURES.get(path.name):
-        asked["/figure"] = {"name": figure}
-    for route, arguments in asked.items():
+
+    def asked(route: str, **arguments: str) -> str:
         answer = Client(apps[route]).get(route, query_string=arguments)
         if answer.status_code != 200:
             raise RuntimeError(f"{route} answers {answer.status_code}")
-        answers[route] = answer.text
-    page = answers["/page"]
-    known = sum(
-        int(count)
-        for count in re.findall(r"(\d+) (?:done|running|waiting|failed|unfinished|not started)", page)
-    )
-    return path.name in page or "is damaged" in page, known
+        return answer.text
+
+    page = asked("/page")
+    if figure := FIGURES.get(path.name):
+        asked("/figure", name=figure)
+    known = re.findall(r"(\d+) (?:done|running|waiting|failed|unfinished|not started)", page)
+    return path.name in page or "is damaged" in page, sum(map(int, known))
 
 
 def alter(path: Path, content: bytes, chance: random.Random) -> bool:

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,11 +23,10 @@ from pathlib import Path
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-# Once here, not in every process, or most kills would hit an import.
-import cnnpool.fit
-import cnnpool.training  # noqa: F401
-from cnnpool import cli
 from cnnpool.run_folder.checkpoint import DamagedError, load
+
+# Imports everything once here, not in every process, or most kills would hit an import.
+from scripts.reliability.attempt import begun
 
 TRAIN = [
     "train", "pool=stochastic", "data.limit=256", "data.batch_size=32", "data.shift=1", "model.width=4",
@@ -147,23 +147,14 @@ def alive(path: Path) -> bool:
 
 
 def start(out: Path, arguments: Sequence[str] = TRAIN, *, anew: bool = False) -> int:
-    """The pid of a process in ``out``; a fork, because imports take longer than the run, or ``anew``."""
-    process = os.fork()
-    if process:
-        return process
-    try:
-        out.mkdir(exist_ok=True)
-        os.chdir(out)
-        output = os.open("output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        if anew:
-            os.execv(sys.executable, [sys.executable, "-m", "cnnpool", *arguments])
-        cli.main(list(arguments))
-    except SystemExit as stop:
-        os._exit(stop.code or 0)
-    finally:
-        os._exit(99)
+    """The pid of a process in ``out``: a fork, or a Python of its own if ``anew``."""
+    out.mkdir(exist_ok=True)
+    log = out / "output.log"
+    if not anew:
+        return begun(arguments, out, log, log)
+    command = [sys.executable, "-m", "cnnpool", *arguments]
+    with log.open("a") as file:
+        return subprocess.Popen(command, cwd=out, stdout=file, stderr=file).pid
 
 
 def finish(process: int) -> int:

@@ -36,7 +36,7 @@ def trained(*overrides, folder="here", cut=False):
         raise RuntimeError(err)
 
 
-def cut_with(change, *overrides):
+def cut_with(change=lambda: None, *overrides):
     """A run that was cut, to which ``change`` is done then."""
 
     def before():
@@ -126,7 +126,7 @@ def killed_jobs():
     Thread(target=kill, daemon=True).start()
 
 
-def images(damage):
+def images(damage=lambda path: None):
     def before():
         for part, count in (("train", 8), ("test", 2)):
             for name in ("ant", "bee"):

@@ -19,7 +19,7 @@ def parsed(**sources):
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
 def test_no_modules_import_each_other_in_a_circle(trees):
-    assert figures.circle(figures.imports(trees, lazy=True)) == []
+    assert figures.circle(figures.imports(trees)) == []
 
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
@@ -37,10 +37,9 @@ def test_a_circle_is_found_inside_functions_too():
     around = parsed(
         a="from cnnpool.b import x", b="import cnnpool.c", c="from cnnpool import a", d="import cnnpool.a"
     )
-    assert figures.circle(figures.imports(around, lazy=False)) == ["cnnpool.a", "cnnpool.b", "cnnpool.c"]
-    lazy = parsed(a="import cnnpool.b", b="def f():\n    import cnnpool.a")
-    assert figures.circle(figures.imports(lazy, lazy=False)) == []
-    assert figures.circle(figures.imports(lazy, lazy=True)) == ["cnnpool.a", "cnnpool.b"]
+    assert figures.circle(figures.imports(around)) == ["cnnpool.a", "cnnpool.b", "cnnpool.c"]
+    inside = parsed(a="import cnnpool.b", b="def f():\n    import cnnpool.a")
+    assert figures.circle(figures.imports(inside)) == ["cnnpool.a", "cnnpool.b"]
 
 
 def test_files_are_weighed_by_part(tmp_path):
