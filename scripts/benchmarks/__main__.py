@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, images, memory, networks, start, sweep, train
+    from scripts.benchmarks import figures, images, memory, networks, start, train
 
     suites = {
         "kernels": lambda: train.kernels(asked.repeat),
@@ -40,7 +40,7 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
         "memory": lambda: memory.rows(asked.images, asked.repeat),
         "networks": lambda: networks.rows(asked.repeat),
         "start": lambda: start.rows(asked.repeat),
-        "sweep": lambda: sweep.rows(asked.repeat),
+        "sweep": lambda: start.sweeps(asked.repeat),
     }
     sys.stdout.write(figures.header())
     for row in suites[asked.suite]():

@@ -77,28 +77,19 @@ def network(case: Case, side: str) -> nn.Module:
 
 def _as_timm_has_it(net: nn.Module) -> None:
     """Replace every operator of ours in ``net`` by timm's way of doing the same."""
-    channels: dict[nn.Module, int] = {}
-
-    def note(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        channels[module] = inputs[0].shape[1]
-
     ours = {name: m for name, m in net.named_modules() if isinstance(m, FILTERS)}
-    outer = {name: m for name, m in ours.items() if name.rpartition(".")[0] not in ours}
-    hooks = [module.register_forward_hook(note) for module in outer.values()]
-    net.eval()(torch.zeros(1, 3, SIZE, SIZE))
-    for hook in hooks:
-        hook.remove()
-    for name, module in outer.items():
-        net.set_submodule(name, _timms(module, channels[module]))
+    for name, module in ours.items():
+        if name.rpartition(".")[0] not in ours:
+            net.set_submodule(name, _timms(module))
 
 
-def _timms(module: nn.Module, channels: int) -> nn.Module:
+def _timms(module: nn.Module) -> nn.Module:
     from timm.layers.blur_pool import BlurPool2d
 
+    blur = BlurPool2d(module.channels, 3, stride=2)
     if not isinstance(module, pool.MaxBlurPool2d):
-        return BlurPool2d(channels, 3, stride=2)
-    window, padding = module.max.kernel_size, module.max.padding
-    return nn.Sequential(nn.MaxPool2d(window, 1, padding), BlurPool2d(channels, 3, stride=2))
+        return blur
+    return nn.Sequential(nn.MaxPool2d(module.max.kernel_size, 1, module.max.padding), blur)
 
 
 def step(net: nn.Module, *, trains: bool) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The suite of starting: the time from a command to its output, in separate processes."""
+"""The suites of whole commands, in processes of their own: of starting, and of sweeps."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, row
 
 POLL_S = 0.005
@@ -79,6 +80,9 @@ STARTS = {
     ),
     "a run of one step, to its end": Start(ONE_STEP, 3.0),
 }
+AGAINST = "one after the other in a process"
+SWEEPS = ((8, "sprint", ()), (8, "convnet", ("fit.epochs=10", "fit.pictures=false")))
+"""Sweeps over seeds: how many runs, the model that they train on digits, and options beside."""
 
 
 def rows(repeat: int) -> Iterator[dict[str, Any]]:
@@ -89,6 +93,27 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
             ours.append(seconds(start.arguments, start.status, start.until))
             theirs.append(seconds(start.rival))
         yield row(title, "s", ours, theirs, start.against, Wanted(start.wanted, most=True, unit="s"))
+
+
+def sweeps(repeat: int) -> Iterator[dict[str, Any]]:
+    """Seconds of a sweep with ``launch=processes``, beside the same runs one after the other in a process,
+    which imports everything once and has all cores. How far one can get: what one process takes that has one
+    core, shared by all cores without any loss.
+    """
+    for n, model, options in SWEEPS:
+        case = f"{n} runs, {model} on digits, {' '.join(options) or 'as they come'}, {os.cpu_count()} cores"
+        train = ["-m", "cnnpool", "train", "data=digits", f"model={model}", *options]
+        sweep = [*train, "-m", f"seed={','.join(map(str, range(n)))}"]
+        beside, after, least = [], [], []
+        for _ in range(repeat):
+            beside.append(seconds([*sweep, "launch=processes"]))
+            after.append(seconds(sweep))
+            least.append(seconds(sweep, threads=1) / (os.cpu_count() or 1))
+        for what, ours, wanted in (
+            (case, beside, Wanted(1.5)),
+            (f"{case}: bound, one core's work divided by the cores", least, None),
+        ):
+            yield row(what, "s", ours, after, AGAINST, wanted, ratio(after, ours))
 
 
 def seconds(arguments: list[str], status: int = 0, until: str = "", threads: int | None = None) -> float:

@@ -50,16 +50,8 @@ def commands(path: Path) -> list[Command]:
 
 def _blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
     """(language, number of the first line, lines) of every fenced block."""
-    begin, language, lines = 0, "", []
-    for number, line in enumerate(text.splitlines(), 1):
-        fence = re.match(r"```+\s*(\w*)", line)
-        if fence and not begin:
-            begin, language, lines = number + 1, fence.group(1), []
-        elif fence:
-            yield language, begin, lines
-            begin = 0
-        elif begin:
-            lines.append(line)
+    for found in re.finditer(r"^```+ *(\w*).*\n((?:.*\n)*?)```", text, re.MULTILINE):
+        yield found[1], text.count("\n", 0, found.start(2)) + 1, found[2].splitlines()
 
 
 def _command_lines(page: str, begin: int, lines: list[str]) -> Iterator[Command]:

@@ -52,8 +52,8 @@ class Fault:
 
     @property
     def arguments(self) -> list[str]:
-        words = [word.replace("%20", " ") for word in self.command.split()]
-        return [words[0], *(QUICK if words[0] == "train" else ()), *words[1:]]
+        first, *rest = self.command.split()
+        return [first, *(QUICK if first == "train" else ()), *rest]
 
 
 def attempt(fault: Fault, folder: Path) -> tuple[str, str, list[str]]:
@@ -66,7 +66,6 @@ def attempt(fault: Fault, folder: Path) -> tuple[str, str, list[str]]:
     wrong += [f"stdout lacks {word!r}" for word in fault.out if word not in out]
     wrong += [f"{name} is lost" for name in fault.keeps if not list(folder.glob(name))]
     wrong += ["a traceback"] if TRACEBACK in out + err else []
-    wrong += ["code of a file was run"] if list(folder.rglob("harm")) else []
     if fault.status == 2 and not fault.keeps and list(folder.rglob("*.ckpt")):
         wrong.append("something was trained")
     return err.replace(f"{folder}/", "").strip(), str(status), wrong

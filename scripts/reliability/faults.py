@@ -19,75 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 
-from cnnpool.fit import Classifier
-from cnnpool.pool import dispatch
+from scripts.reliability import setting
 from scripts.reliability.attempt import GOES_ON, MINE, Fault, attempt
-from scripts.reliability.setting import (
-    HELD,
-    LAST,
-    cut_with,
-    disk_full_after,
-    failing,
-    flip_bit,
-    half_a_report,
-    images,
-    killed_jobs,
-    little_memory,
-    removed,
-    signalled,
-    trained,
-    two_kinds,
-    without_network_or_proxy,
-    write,
-)
-
-
-def others():
-    Path("photos").rename("insects")
-    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
-
-
-def two_folders():
-    images()()
-    others()
-
-
-def other_images():
-    images()()
-    trained("data=image_folder", "data.root=photos")
-    others()
-
-
-def deleted():
-    """The run's folder is gone once it has trained its first epoch."""
-    kept = Classifier.on_train_epoch_end
-
-    def then(module):
-        if module.current_epoch == 1:
-            Path("here").rename("gone")
-        kept(module)
-
-    Classifier.on_train_epoch_end = then
-
-
-def without_kernels():
-    # Kept, or its end would bring them back.
-    HELD.append(dispatch.use(False))
-    HELD[-1].__enter__()
-
-
-def cut_short():
-    trained(folder="runs/a")
-    trained("seed=1", folder="runs/b")
-    path = Path("runs/b/results.json")
-    path.write_text(path.read_text()[:200])
 
 
 def of_file(what, path, content, *says):
     """A fault of a file of settings."""
-    return Fault(what, MINE, says, before=write(path, content))
+    return Fault(what, MINE, says, before=setting.write(path, content))
 
 
 HERE, KEPT = "train hydra.run.dir=here", ("here/checkpoints/last.ckpt",)
@@ -130,34 +69,34 @@ FAULTS = [
         "no data, no network",
         "train data=mnist data.root=none",
         ("none/MNIST", "by hand"),
-        before=without_network_or_proxy,
+        before=setting.without_network_or_proxy,
     ),
     Fault(
         "random bytes for a packed file",
         "train data=mnist data.download=false data.root=none",
         ("none/MNIST/raw", "set data.download=true"),
-        before=write("none/MNIST/raw/train-images-idx3-ubyte.gz", os.urandom(1000)),
+        before=setting.write("none/MNIST/raw/train-images-idx3-ubyte.gz", os.urandom(1000)),
     ),
     Fault(
         "a class without training images",
         "train data=image_folder data.root=photos",
         ("photos/test/bee", "photos/train lacks", "remove it"),
-        before=images(lambda path: path.parent.rename(path.parents[2] / "test" / "cow")),
+        before=setting.images(lambda path: path.parent.rename(path.parents[2] / "test" / "cow")),
     ),
-    Fault("Ctrl-C", HERE, ("by SIGINT at step 1", GOES_ON), 130, signalled(signal.SIGINT), KEPT),
+    Fault("Ctrl-C", HERE, ("by SIGINT at step 1", GOES_ON), 130, setting.signalled(signal.SIGINT), KEPT),
     Fault(
         "too little memory",
         f"{HERE} data.size=100 model.width=256",
         ("out of memory with data.batch_size=128", "lower it"),
         1,
-        little_memory,
+        setting.little_memory,
     ),
     Fault(
         "more epochs on resume",
         f"{HERE} fit.epochs=3",
         ("last.ckpt", "fit.epochs: 1 -> 3", "another folder"),
         2,
-        cut_with(),
+        setting.cut_with(),
         KEPT,
     ),
     Fault(
@@ -165,7 +104,7 @@ FAULTS = [
         HERE,
         ("last.ckpt is damaged", "delete it"),
         2,
-        cut_with(lambda: flip_bit(LAST)),
+        setting.cut_with(lambda: setting.flip_bit(setting.LAST)),
         ("here/metrics.jsonl",),
     ),
     Fault(
@@ -173,7 +112,9 @@ FAULTS = [
         f"{HERE} fit.epochs=2",
         (),
         0,
-        cut_with(lambda: flip_bit(LAST), "fit.epochs=2", "fit.checkpoint_every_minutes=0"),
+        setting.cut_with(
+            lambda: setting.flip_bit(setting.LAST), "fit.epochs=2", "fit.checkpoint_every_minutes=0"
+        ),
         lines=0,
         out=("last.ckpt is damaged", "going on from previous.ckpt"),
     ),
@@ -182,7 +123,7 @@ FAULTS = [
         f"train {TWO}",
         ("avg", "out of memory", "lower it"),
         1,
-        failing,
+        setting.failing,
         (RESULTS,),
         out=("1 done, 1 failed",),
     ),
@@ -197,7 +138,7 @@ FAULTS = [
         f"train {TWO}",
         ("max", "by SIGTERM", GOES_ON),
         143,
-        signalled(signal.SIGTERM),
+        setting.signalled(signal.SIGTERM),
         ("outputs/*/*/max*/*/checkpoints/last.ckpt",),
         out=("1 stopped, 1 not run",),
     ),
@@ -206,18 +147,26 @@ FAULTS = [
         f"train {TWO} launch=processes",
         ("killed by SIGKILL (out of memory?)", "output.log"),
         1,
-        killed_jobs,
+        setting.killed_jobs,
         out=("2 failed",),
     ),
     Fault(
-        "a file in the run's place", "train out=file", ("file", "another folder"), before=write("file", "")
+        "a file in the run's place",
+        "train out=file",
+        ("file", "another folder"),
+        before=setting.write("file", ""),
     ),
-    Fault("a working directory that was removed", "train", ("working directory", "cd to"), before=removed),
+    Fault(
+        "a working directory that was removed",
+        "train",
+        ("working directory", "cd to"),
+        before=setting.removed,
+    ),
     Fault(
         "a folder of another finished run",
         f"{HERE} pool=avg",
         ("here", "pool.name: max -> avg", "another folder"),
-        before=trained,
+        before=setting.trained,
         keeps=("here/results.json",),
     ),
     Fault(
@@ -225,14 +174,14 @@ FAULTS = [
         f"{HERE} fit.epochs=3",
         ("No space left on device", GOES_ON),
         1,
-        disk_full_after(16),
+        setting.disk_full_after(16),
         KEPT,
     ),
     Fault(
         "other images, the same settings",
         f"{HERE} data=image_folder data.root=photos",
         ("finished run on other data", "data_sha256: ", "another folder"),
-        before=other_images,
+        before=setting.other_images,
         keeps=("here/results.json",),
     ),
     Fault(
@@ -240,7 +189,7 @@ FAULTS = [
         "train -m data=image_folder data.root=photos,insects",
         ("data.root differs between the jobs",),
         0,
-        two_folders,
+        setting.two_folders,
         ("outputs/*photos*/*/*/*/results.json", "outputs/*insects*/*/*/*/results.json"),
         out=("2 jobs: 2 done",),
     ),
@@ -249,14 +198,14 @@ FAULTS = [
         f"{HERE} fit.epochs=3",
         ("here", "was deleted", "while its run was running"),
         1,
-        deleted,
+        setting.deleted,
     ),
     Fault(
         "other kernels on resume",
         HERE,
         (),
         0,
-        cut_with(without_kernels),
+        setting.cut_with(setting.without_kernels),
         lines=0,
         out=("trained with compiled kernels: faster so far, now with compiled kernels: none",),
     ),
@@ -265,7 +214,7 @@ FAULTS = [
         "compare here",
         ("no finished run", "--status"),
         2,
-        cut_with(),
+        setting.cut_with(),
         ("here/metrics.jsonl",),
     ),
     Fault(
@@ -273,7 +222,7 @@ FAULTS = [
         "compare runs",
         ("data_sha256", "tell them apart"),
         2,
-        two_kinds,
+        setting.two_kinds,
         ("runs/a/results.json",),
         3,
     ),
@@ -282,7 +231,7 @@ FAULTS = [
         "compare runs --no-board",
         (),
         0,
-        half_a_report,
+        setting.half_a_report,
         lines=0,
         out=("runs/b: failed: the loss became nan",),
     ),
@@ -292,7 +241,7 @@ FAULTS = [
         "probe here",
         ("last.ckpt", "damaged"),
         2,
-        lambda: (trained(), flip_bit(LAST)),
+        lambda: (setting.trained(), setting.flip_bit(setting.LAST)),
         ("here/results.json",),
     ),
     Fault(
@@ -300,7 +249,7 @@ FAULTS = [
         "compare runs --no-board",
         (),
         0,
-        cut_short,
+        setting.cut_short,
         ("runs/report/report.html",),
         0,
         ("runs/b/results.json is damaged",),

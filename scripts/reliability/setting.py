@@ -14,8 +14,9 @@ from threading import Thread
 from PIL import Image
 
 from cnnpool import training
-from cnnpool.fit import checkpoints, results
+from cnnpool.fit import Classifier, checkpoints, results
 from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.pool import dispatch
 from cnnpool.system.atomic import write_json
 from scripts.reliability.attempt import QUICK, command
 
@@ -169,3 +170,44 @@ def half_a_report():
     trained(folder="runs/a")
     another()
     write_json(Path("runs/b/status.json"), {"state": "failed", "error": "the loss became nan", "pid": 1})
+
+
+def others():
+    Path("photos").rename("insects")
+    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
+
+
+def two_folders():
+    images()()
+    others()
+
+
+def other_images():
+    images()()
+    trained("data=image_folder", "data.root=photos")
+    others()
+
+
+def deleted():
+    """The run's folder is gone once it has trained its first epoch."""
+    kept = Classifier.on_train_epoch_end
+
+    def then(module):
+        if module.current_epoch == 1:
+            Path("here").rename("gone")
+        kept(module)
+
+    Classifier.on_train_epoch_end = then
+
+
+def without_kernels():
+    # Kept, or its end would bring them back.
+    HELD.append(dispatch.use(False))
+    HELD[-1].__enter__()
+
+
+def cut_short():
+    trained(folder="runs/a")
+    trained("seed=1", folder="runs/b")
+    path = Path("runs/b/results.json")
+    path.write_text(path.read_text()[:200])
