@@ -182,27 +182,22 @@ ORDERS = {
         "Share without gradient, mean over the stages",
     ),
     "shift_invariance.md": (
-        *("moved", "invariance.stages.*.relative_change.1"),
+        "moved",
+        "invariance.stages.*.relative_change.1",
         "Relative change under 1 px, mean over the stages",
     ),
 }
 """Page -> the place of its sentence, column and words of it."""
 
 
-def order(column: str, words: str) -> str:
-    """A sentence: the choices on MNIST with the means of a column, least first."""
-    means = {
-        name: statistics.fmean(values.values())
-        for name, values in Table("mnist_operators", "max").of(column).items()
-    }
-    each = ", ".join(f"{name} {means[name]:.3f}" for name in sorted(means, key=means.__getitem__))
-    return f"{words}, least first (ten seeds): {each}."
-
-
 def ordered(page: str, text: str) -> str:
-    """The text of a page of ``ORDERS`` with its sentence."""
+    """The text of a page of ``ORDERS`` with its sentence: choices on MNIST by the mean of a column."""
     place, column, words = ORDERS[page]
-    return pages.filled(text, place, textwrap.fill(order(column, words), 120))
+    found = Table("mnist_operators", "max").of(column)
+    means = {name: statistics.fmean(values.values()) for name, values in found.items()}
+    each = ", ".join(f"{name} {means[name]:.3f}" for name in sorted(means, key=means.__getitem__))
+    sentence = f"{words}, least first (ten seeds): {each}."
+    return pages.filled(text, place, textwrap.fill(sentence, 120))
 
 
 def results(text: str) -> str:

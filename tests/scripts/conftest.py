@@ -1,3 +1,0 @@
-from shelf import shelf
-
-__all__ = ["shelf"]
