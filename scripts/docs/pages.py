@@ -1,4 +1,4 @@
-"""What the scripts that write pages of ``docs`` share."""
+"""Tables, passages and files of the pages of ``docs``, for all scripts that write them."""
 
 from collections.abc import Sequence
 from pathlib import Path

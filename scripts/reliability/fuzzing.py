@@ -1,4 +1,4 @@
-"""What the scripts that alter things at random share."""
+"""Cases at random, counted by their outcome, for all scripts that alter things."""
 
 import json
 import random
