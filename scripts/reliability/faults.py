@@ -81,7 +81,7 @@ FAULTS = [
         "a class without training images",
         "train data=image_folder data.root=photos",
         ("photos/test/bee", "photos/train lacks", "remove it"),
-        before=setting.images(lambda path: path.parent.rename(path.parents[2] / "test" / "cow")),
+        before=lambda: setting.images(lambda path: path.parent.rename(path.parents[2] / "test" / "cow")),
     ),
     Fault("Ctrl-C", HERE, ("by SIGINT at step 1", GOES_ON), 130, setting.signalled(signal.SIGINT), KEPT),
     Fault(

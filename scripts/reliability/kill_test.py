@@ -36,55 +36,59 @@ TRAIN = [
 # Of jobs, not of what they measure.
 SWEEP = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", "probe=none"]
 PATIENCE_S = 60
-COUNTS = ("kills", "runs", "resumed", "broken files", "steps lost", "failed restarts", "different")
+BAD = ("broken files", "steps lost", "failed restarts", "done twice", "different")
 CLOCKS = ("cost", "finished", "wall_s", "environment", "content_sha256")
 
 
 def main(arguments: list[str]) -> int:
     kills, seed, launch = [*arguments, *("100", "0", "")[len(arguments) :]]
-    found = dict.fromkeys(COUNTS, 0)
+    begin, unit = start, "runs"
     if launch:
         os.environ["OMP_NUM_THREADS"] = "1"
-        found = {"launch": launch, "kills": 0, "sweeps": 0}
-        found |= dict.fromkeys(("broken files", "failed restarts", "done twice", "different"), 0)
         # Anew if in processes, since it forks them only where torch is not yet.
         begin = partial(start, arguments=[*SWEEP, f"launch={launch}"], anew=launch == "processes")
-        Killer(begin, int(kills), int(seed), found).measure("sweeps", killed_sweep)
-    else:
-        Killer(start, int(kills), int(seed), found).measure("runs", killed_run)
-    return int(any(list(found.values())[3:]))
+        unit = "sweeps"
+    torch.set_num_threads(1)
+    killer = Killer(begin, int(kills), int(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        count = killer.measure(Path(folder))
+    print(json.dumps({unit: count, **killer.found}))
+    return int(any(killer.found[name] for name in BAD))
 
 
 class Killer:
     """Starts commands by ``begin``, kills them at random instants, and counts in ``found``."""
 
-    def __init__(self, begin: Callable[[Path], int], kills: int, seed: int, found: dict):
-        self.begin, self.kills, self.chance, self.found = begin, kills, random.Random(seed), found
-        self.duration = 0.0
+    def __init__(self, begin: Callable[[Path], int], kills: int, seed: int):
+        self.begin, self.kills, self.chance = begin, kills, random.Random(seed)
+        self.found, self.duration = dict.fromkeys(("kills", "resumed", *BAD), 0), 0.0
 
-    def measure(self, unit: str, tried: Callable[["Killer", Path, Path], None]) -> None:
-        """One command that is never stopped, then ``tried`` on others until there were enough kills."""
-        torch.set_num_threads(1)
-        with tempfile.TemporaryDirectory() as folder:
-            root, begun = Path(folder), time.monotonic()
-            if finish(self.begin(root / "whole")):
-                sys.exit(f"what was never stopped failed: {said(root / 'whole')}")
-            self.duration = time.monotonic() - begun
-            while self.found["kills"] < self.kills:
-                self.found[unit] += 1
-                tried(self, root / str(self.found[unit]), root / "whole")
-        print(json.dumps(self.found))
+    def measure(self, root: Path) -> int:
+        """One command that is never stopped, then others until there were enough kills: how many others."""
+        count, before = 0, time.monotonic()
+        if finish(self.begin(root / "whole")):
+            sys.exit(f"what was never stopped failed: {said(root / 'whole')}")
+        self.duration = time.monotonic() - before
+        while self.found["kills"] < self.kills:
+            count += 1
+            self.until_done(root / str(count), root / "whole")
+        return count
 
-    def until_done(self, out: Path, killed: Callable[[], None]) -> bool:
-        """Start in ``out`` again and again until it is done; False if a start fails by itself."""
+    def until_done(self, out: Path, whole: Path) -> None:
+        """Start in ``out`` until it is done, again and again; compare its runs with those in ``whole``."""
+        ended, saved = dict[Path, int](), dict[Path, int]()
         while status := self._finish(self.begin(out)):
             if status != -signal.SIGKILL:
                 self.found["failed restarts"] += 1
                 print(said(out), file=sys.stderr)
-                return False
+                return
             self.found["kills"] += 1
-            killed()
-        return True
+            quiet(out)
+            self._look(out, ended, saved)
+            self.found["resumed"] += any(saved.values())
+        self._look(out, ended, saved)
+        runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
+        self.found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
 
     def _finish(self, process: int) -> int:
         """Its exit status; four times of five it is killed within the time of a whole command."""
@@ -93,39 +97,16 @@ class Killer:
             os.kill(process, signal.SIGKILL)
         return finish(process)
 
-
-def killed_run(killer: Killer, out: Path, whole: Path) -> None:
-    """Kill a run in ``out`` now and then until it is done, and compare it with the run in ``whole``."""
-    found, saved = killer.found, [0]
-
-    def killed() -> None:
-        found["broken files"] += broken(out / "run")
-        saved.append(steps(out / "run"))
-        found["steps lost"] += max(saved[-2] - saved[-1], 0)
-        found["resumed"] += saved[-1] > 0
-
-    if killer.until_done(out, killed):
-        found["different"] += contents(out / "run") != contents(whole / "run")
-
-
-def killed_sweep(killer: Killer, out: Path, whole: Path) -> None:
-    """Kill a sweep in ``out`` now and then until it is done, and compare it with the one in ``whole``."""
-    found, done = killer.found, dict[Path, int]()
-
-    def count_again() -> None:
-        results = {path: path.stat().st_mtime_ns for path in out.rglob("results.json")}
-        found["done twice"] += sum(results.get(path) != moment for path, moment in done.items())
-        done.update(results)
-
-    def killed() -> None:
-        count_again()
-        quiet(out)
-        found["broken files"] += sum(broken(path.parent) for path in out.rglob("status.json"))
-
-    if killer.until_done(out, killed):
-        count_again()
-        runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
-        found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
+    def _look(self, out: Path, ended: dict[Path, int], saved: dict[Path, int]) -> None:
+        """Count what is wrong with the runs below ``out``: by run, when it ended and the steps it saved."""
+        for run in [path.parent for path in out.rglob("status.json")]:
+            self.found["broken files"] += broken(run)
+            done, before, results = steps(run), saved.get(run, 0), run / "results.json"
+            self.found["steps lost"] += max(before - done, 0)
+            saved[run] = done
+            moment = results.stat().st_mtime_ns if results.exists() else 0
+            self.found["done twice"] += ended.get(run, 0) not in (0, moment)
+            ended[run] = moment
 
 
 def quiet(out: Path) -> None:

@@ -128,17 +128,15 @@ def killed_jobs():
 
 
 def images(damage=lambda path: None):
-    def before():
-        for part, count in (("train", 8), ("test", 2)):
-            for name in ("ant", "bee"):
-                folder = Path("photos", part, name)
-                folder.mkdir(parents=True)
-                for index in range(count):
-                    image = Image.new("RGB", (28, 28), (index * 9, index * 7, index * 5))
-                    image.save(folder / f"{index}.png")
-        damage(Path("photos/train/bee/3.png"))
-
-    return before
+    """Two folders of images, of which one of the training images is damaged."""
+    for part, count in (("train", 8), ("test", 2)):
+        for name in ("ant", "bee"):
+            folder = Path("photos", part, name)
+            folder.mkdir(parents=True)
+            for index in range(count):
+                image = Image.new("RGB", (28, 28), (index * 9, index * 7, index * 5))
+                image.save(folder / f"{index}.png")
+    damage(Path("photos/train/bee/3.png"))
 
 
 def without_network_or_proxy():
@@ -174,16 +172,16 @@ def half_a_report():
 
 def others():
     Path("photos").rename("insects")
-    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
+    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))
 
 
 def two_folders():
-    images()()
+    images()
     others()
 
 
 def other_images():
-    images()()
+    images()
     trained("data=image_folder", "data.root=photos")
     others()
 
