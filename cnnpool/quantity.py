@@ -167,7 +167,12 @@ def find(quantities: Iterable[Quantity], key: str) -> Quantity | None:
 def records(quantities: Sequence[Quantity], results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Key -> record of each of ``quantities`` for which ``results`` hold a number."""
     found = {one.key for key, _ in numbers(results) if (one := find(quantities, key))}
-    return {one.key: one.record() for one in quantities if one.key in found}
+    filled = [
+        replace(one, definition=_filled(one.definition, results[one.key.partition(".")[0]]))
+        for one in quantities
+        if one.key in found
+    ]
+    return {one.key: one.record() for one in filled}
 
 
 def numbers(node: Any) -> list[tuple[str, float | None]]:
@@ -191,8 +196,8 @@ def short(value: float, plus: str = "") -> str:
     return f"{value:{plus}.0f}" if float(value).is_integer() else f"{value:{plus}.3g}"
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+def _filled(text: str, values: Mapping[str, Any]) -> str:
+    return PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), text)
 
 
 def _values(text: str, whole: str, part: str) -> dict[str, str] | None:

@@ -90,14 +90,14 @@ class ShiftInvariance(Probe):
         score(
             "worst_shift_accuracy",
             "worst-shift accuracy",
-            "Images classified correctly under every circular shift of up to worst_px pixels each way, "
+            "Images classified correctly under every circular shift of up to <worst_px> px each way, "
             "divided by all images.",
             shown="compare",
         ),
         score(
             "mean_shift_accuracy",
             "mean-shift accuracy",
-            "Correct predictions over all circular shifts of up to worst_px pixels each way and all images, "
+            "Correct predictions over all circular shifts of up to <worst_px> px each way and all images, "
             "divided by all.",
         ),
         score(

@@ -10,11 +10,13 @@ from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import sizes
 from cnnpool.report.pairwise import SHOWN
-from cnnpool.report.runs import as_text, recipe
+from cnnpool.report.runs import as_text, settings
 from cnnpool.report.statistics import LEVEL
-from cnnpool.run_folder.results import Results
+from cnnpool.run_folder.identity import effect
+from cnnpool.run_folder.results import SPLITS, Results
 
 LISTED = 4  # Most choices whose difference one sentence of the headline gives
+OFF = ("null", "false", "0", "0.0", "auto")  # Settings that a report leaves out if all runs have them
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
@@ -127,17 +129,32 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
-    """Terms and values for the data, recipe and machine of runs of cnnpool, and when they finished."""
-    images = sorted({one.images_of for one in results})
+    """Terms and values for the data, networks, recipe and machine of runs of cnnpool, and when they finished.
+
+    Settings that change no number are left out, as are those that are off in all runs.
+    """
+    counted = [{k: n for k in SPLITS if isinstance(n := (one.images or {}).get(k), list)} for one in results]
+    counts = agreed([{split: sum(n) for split, n in one.items()} for one in counted])
+    images = [*sorted({one.images_of for one in results}), *(f"{n} {k} images" for k, n in counts.items())]
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
     epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
-    recipes = [f"{key}={value}" for key, value in agreed(list(map(recipe, results))).items()]
+    every = list(map(settings, results))
     machine = [f"{key} {value}" for key, value in agreed([one.environment for one in results]).items()]
     times = sorted(one.finished for one in results if one.finished)
+
+    def of(known: Mapping[str, str], *starts: str) -> str:
+        kept = [(key, text) for key, text in known.items() if key.startswith(starts) and text not in OFF]
+        return ", ".join(f"{key}={text}" for key, text in kept if effect(key) == "result") or "unknown"
+
+    common = agreed(every)
+    pools = dict.fromkeys(of(agreed([one]), "pool.", "stages.") for one in every)
     return [
         ("Data", f"{', '.join(images)}, sha256 {', '.join(hashes)}"),
+        ("Network", of(common, "model.", "readout.")),
+        ("Pooling", "; ".join(pools)),
         ("Epochs", ", ".join(epochs)),
-        ("Recipe", ", ".join(recipes) or "unknown"),
+        ("Recipe", of(common, "data.", "fit.", "precision", "trainer.", "callback.")),
+        ("Probes", of(common, "probe.")),
         ("Machine and versions", ", ".join(machine) or "unknown"),
         ("Finished", f"{times[0]} to {times[-1]}" if times else "unknown"),
     ]

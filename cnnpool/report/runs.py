@@ -185,12 +185,6 @@ def exceptions(results: Results) -> dict[str, Any]:
     return {stage: operator for stage, operator in results.stages.items() if not operator.items() <= common}
 
 
-def recipe(results: Results) -> dict[str, Any]:
-    known = {key: value for key, value in flat({"data": results.data, "fit": results.fit}) if value != {}}
-    known.pop("data.root", None)
-    return known
-
-
 def keys_of(names: str | Iterable[Any] | None) -> list[str]:
     """The keys in a list separated by commas, where one that contains a comma stands in quotes as in CSV."""
     if names is None or isinstance(names, str):

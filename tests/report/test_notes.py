@@ -8,7 +8,7 @@ from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import records
 from cnnpool.report import main
 from cnnpool.report.comparison import compare
-from cnnpool.report.document import glossary, headline
+from cnnpool.report.document import glossary, headline, ran
 from cnnpool.report.foreign import read
 
 
@@ -62,7 +62,13 @@ def test_a_choice_that_learned_nothing_is_named(shelf):
         shelf.put(pool="avg", accuracy=0.9, seed=seed, images=COUNTS)
         # Without counts of images nobody knows.
         shelf.put(pool="blur", accuracy=0.1, seed=seed)
-    assert compare(read([shelf.root]), against="avg").notes == [
+    found = compare(read([shelf.root]), against="avg")
+    counted = [run.results for run in found.compared if run.results.images]
+    assert ran(counted)[0] == (
+        "Data",
+        "digits, 3 train images, 0 val images, 120 test images, sha256 0123456789ab",
+    )
+    assert found.notes == [
         "max: no better than always predicting one class with seed 0, 1, which makes consistency meaningless"
     ]
 
@@ -116,6 +122,7 @@ def test_everything_that_a_table_shows_is_defined_under_it(shelf):
     for one in (comparison.metric, *comparison.measures):
         assert words[one.quantity.title.replace("<px>", "d")].startswith(one.quantity.definition)
     assert words["test accuracy"].endswith("Higher is better.")
+    assert "every circular shift of up to 1 px each way" in words["worst-shift accuracy"]
     assert "relative change at d px" in words and "<" not in "".join(words)
     assert main([str(shelf.root)]) == 0
     page = (shelf.root / "report" / "report.html").read_text()
