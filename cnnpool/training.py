@@ -71,7 +71,7 @@ def train(
     start = resume(run)
     longer = start is not None and is_longer(start.header["asked"], run.classifier.header["asked"])
     if longer and not rank():
-        save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
+        save_settings(run, settings)
     quieten()
     logs, given = ((), ()) if rank() else (chosen, own.loggers)
     with logging_to(logs, out, run, given) as others, Signals() as signals, group_left():
@@ -208,14 +208,22 @@ def prepare(
     if not rank():
         run.run_id = layout.begin(out)
         if not any((out / layout.CHECKPOINTS).glob("*.ckpt")):
-            save_settings({**settings, "data": run.data}, overrides, out / layout.SETTINGS)
+            save_settings(run, settings)
     return run
 
 
-def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
+def save_settings(run: "Run", settings: Settings) -> None:
+    """Write the settings, with the parts and the recipe as results.json has them, and the command line."""
+    folder = run.out / layout.SETTINGS
     folder.mkdir(exist_ok=True)
-    prefix = layout.temp_prefix(folder.parent)
-    for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):
+    prefix = layout.temp_prefix(run.out)
+    parts = {
+        "data": run.data,
+        "model": run.model,
+        "stages": run.stages,
+        "fit": dataclasses.asdict(run.recipe),
+    }
+    for name, content in (("config.yaml", as_json({**settings, **parts})), ("overrides.yaml", run.overrides)):
         write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), prefix=prefix)
 
 

@@ -306,10 +306,13 @@ def _covers(name: str, key: str) -> bool:
 def _values(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
     """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
+    first: dict[str | Decimal, str] = {}
     for run in runs:
         # A run with a probe switched off has no setting of it that could differ.
-        if key in run.settings or not key.startswith(MEASURED):
-            values.setdefault(as_text(run.settings.get(key, UNSET)), []).append(run)
+        unknown = run.diverged and run.settings.get(key) is None
+        if not unknown and (key in run.settings or not key.startswith(MEASURED)):
+            text = as_text(run.settings.get(key, UNSET))
+            values.setdefault(first.setdefault(same(text), text), []).append(run)
     return values
 
 

@@ -61,7 +61,8 @@ class Comparison:
 
     @property
     def compared(self) -> list[Run]:
-        return [run for row in self.rows for run in row.choice.runs.values()]
+        """The runs that have numbers."""
+        return [run for row in self.rows for run in row.choice.runs.values() if not run.diverged]
 
 
 def compare(
@@ -77,14 +78,15 @@ def compare(
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
     # The conditions on runs of other programs were met before anything else was asked of them.
     done = finished(runs) if logged(runs) else select(finished(runs), where)
-    kept = trained(done)
+    every = trained(done)
+    kept = [run for run in every if not run.diverged]
     # Runs of other programs have their keys already, and do not record which settings must agree.
     others = logged(kept)
     # A choice by the name of an operator would mix its options, or be refused for them one by one.
     by = [] if others else list(dict.fromkeys(map(typed, by)))
-    by = by or varying(kept)
-    choices = group(kept, by)
-    differing = refuse_steps(choices, by, allow) if others else refuse(kept, by, allow)
+    by = by or varying(every)
+    choices = group(every, by)
+    differing = refuse_steps(choices, by, allow) if others else refuse(every, by, allow)
     named_keys = dict.fromkeys(keys_of(metric) or [ACCURACY])
     names = [key if others else SHORT.get(key, key) for key in named_keys]
     quantities = quantities_of(kept)
@@ -98,8 +100,8 @@ def compare(
     chosen, *also = wanted or [measure("", quantities)]
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
-    every = columns(known, quantities)
-    measures = [one for one in every if one.key != chosen.key and _measured(one, kept)]
+    shown = columns(known, quantities)
+    measures = [one for one in shown if one.key != chosen.key and _measured(one, kept)]
     measures += [one for one in also if one.key not in {other.key for other in measures}]
     named = against is not None
     paired = not others or (bool(others[0].asked.number) and _share_seeds(choices))
@@ -109,7 +111,7 @@ def compare(
     found = Comparison(chosen, by, rows, measures, quantities, [], why, list(runs), named)
     found = replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
     notes = observe(runs, kept, [(one.metric, one.rows) for one in found.each], measures, paired)
-    return replace(found, notes=_left_out(done, kept) + differing + notes + [why] * bool(why))
+    return replace(found, notes=_left_out(done, every) + differing + notes + [why] * bool(why))
 
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
@@ -170,8 +172,8 @@ def _check_margin(margin: str | float, one: Measure) -> None:
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
-    """Seed -> the value of ``one``, for the runs that measured it; NaN where it is not a number."""
-    values = {seed: one.read(run.measured) for seed, run in choice.runs.items()}
+    """Seed -> the value of ``one``, for runs that measured it or diverged; NaN where it is not a number."""
+    values = {seed: math.nan if run.diverged else one.read(run.measured) for seed, run in choice.runs.items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
 

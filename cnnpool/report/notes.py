@@ -43,11 +43,12 @@ def observe(
 def _row(row: Row, base: Row, metric: Measure, paired: bool) -> list[str]:
     notes, label = [], row.choice.label
     for kind, seeds in row.broken_as(metric.key).items():
-        notes.append(f"{label}: {metric.title} is {kind} for seed {_list(seeds)}; left out of all means")
+        what = kind if kind == "diverged" else f"{metric.title} is {kind}"
+        notes.append(f"{label}: {what} for seed {_list(seeds)}; left out of all means")
     if missing := sorted(row.choice.runs.keys() - row.values.keys()):
         notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
     notes += _short(row, metric.key)
-    unpaired = sorted(row.finite.keys() ^ base.finite.keys())
+    unpaired = sorted((row.finite.keys() ^ base.finite.keys()) - {*row.broken})
     if unpaired and paired:
         notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
     if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:

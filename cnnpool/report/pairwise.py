@@ -216,11 +216,13 @@ class Row:
         return sorted(self.values.keys() - self.finite.keys())
 
     def broken_as(self, tag: str) -> dict[str, list[int]]:
-        """``broken`` by what their values are, NaN or infinite; runs of cnnpool record either as NaN."""
+        """``broken`` by why: diverged, or what their values are, which runs of cnnpool record as NaN."""
         found: dict[str, list[int]] = {}
         for seed in self.broken:
-            infinite = self.choice.runs[seed].measured.get(tag) in (math.inf, -math.inf)
-            found.setdefault("infinite" if infinite else "NaN", []).append(seed)
+            run = self.choice.runs[seed]
+            infinite = run.measured.get(tag) in (math.inf, -math.inf)
+            kind = "diverged" if run.diverged else "infinite" if infinite else "NaN"
+            found.setdefault(kind, []).append(seed)
         return found
 
 

@@ -20,7 +20,7 @@ from cnnpool.registry import did_you_mean
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import AGAIN, DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
-from cnnpool.run_folder.reading import read_json
+from cnnpool.run_folder.reading import read_json, read_yaml
 from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,9 @@ KILLED = "stopped: its process has ended; rerun the same command to resume"
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: ``found`` holds its results if ``state`` is done; ``reason`` explains other states."""
+    """One run folder: ``found`` holds its results if ``state`` is done, or its settings if its training has
+    diverged; ``reason`` explains other states.
+    """
 
     folder: Path
     state: str
@@ -52,6 +54,11 @@ class Run:
         if self.found is None:
             raise ValueError(f"{self.folder} is {self.state}: it has no results")
         return self.found
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its training failed because the loss or a weight was no longer finite."""
+        return self.state == "failed" and self.found is not None
 
     @property
     def seed(self) -> int:
@@ -143,10 +150,10 @@ def entered(roots: Iterable[Path], told: Callable[..., object] = log.warning) ->
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
-    """The finished runs."""
+    """The finished runs, and those whose training has diverged; at least one has finished."""
     runs = list(runs)
     done = [run for run in runs if run.found]
-    if not done:
+    if all(run.diverged for run in done):
         for run in runs:
             if run.state == "damaged":
                 raise ValueError(run.reason)
@@ -279,5 +286,13 @@ def read(folder: Path) -> Run:
     if now and abandoned(folder, now):
         return Run(folder, "unfinished", KILLED)
     if now and now.state in ("failed", "running"):
-        return Run(folder, now.state, now.error or "")
+        return Run(folder, now.state, now.error or "", _begun(folder) if now.diverged else None)
     return Run(folder, "unfinished", (now and now.error) or f"no {layout.RESULTS}")
+
+
+def _begun(folder: Path) -> Results | None:
+    files = ("config.yaml", "overrides.yaml")
+    try:
+        return results.from_settings(*(read_yaml(folder / layout.SETTINGS / name) for name in files))
+    except DamagedError:
+        return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Lt
 
 from cnnpool.json_text import finite, parse, validated
-from cnnpool.run_folder.identity import as_json
+from cnnpool.run_folder.identity import as_json, identity_settings
 from cnnpool.run_folder.layout import BEST, CHECKPOINTS, LAST, RESULTS, temp_prefix
 from cnnpool.run_folder.reading import read_checked
 from cnnpool.system.atomic import write_text
@@ -171,6 +171,20 @@ def from_json(content: Any) -> Results:
     if found.correct is not None:
         unpacked(found.correct)
     return found
+
+
+def from_settings(settings: Any, overrides: Any) -> Results | None:
+    """The choices and settings of a run at its start, without numbers; None if these are no such settings."""
+    try:
+        # Before version 0.3 only what was asked of the stages: an operator of its own, not the run's.
+        asked = {
+            stage: node for stage, node in (settings.get("stage") or {}).items() if node["name"] != "inherit"
+        }
+        own = {name: settings[name] for name in (*NAMED, "seed", "fit")}
+        own |= {"stages": settings.get("stages") or asked, "asked": identity_settings(settings)}
+        return from_json({"schema": SCHEMA, **own, "overrides": overrides or []})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from cnnpool.run_folder.layout import STATUS, temp_prefix
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
 
+DIVERGED = re.compile(r"(the loss|a weight or statistic) became ")  # As a DivergedError begins
 State = Literal["running", "done", "stopped", "failed"]
 
 
@@ -26,6 +28,10 @@ class Status:
     pid: int | None = None
     time: float | None = None
     machine: str | None = None
+
+    @property
+    def diverged(self) -> bool:
+        return self.state == "failed" and bool(DIVERGED.match(self.error or ""))
 
 
 def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:

@@ -68,12 +68,13 @@ class Jobs:
 @lru_cache(maxsize=2)
 def jobs(now: Snapshot) -> Jobs:
     root = now.root
-    listed = [_job(run, root, now.changed[run.folder]) for run in now.every if not run.found]
+    listed = [_job(run, root, now.changed[run.folder]) for run in now.every if run.state != "done"]
     watched = [one for every in (now.sweeps, now.studies) for one in every]
     listed += [Job(below(one.path, root), "damaged", one.reason) for one in watched if one.reason]
     listed += planned(now)
     listed.sort(key=lambda job: ORDER.index(job.state))
-    counts = Counter(job.state for job in listed) + Counter(done=len(now.finished.every))
+    done = sum(run.state == "done" for run in now.every)
+    counts = Counter(job.state for job in listed) + Counter(done=done)
     found = {state: counts[state] for state in STATES if counts[state]}
     return Jobs(found, listed[:MOST], len(listed), folders(now.every, root))
 

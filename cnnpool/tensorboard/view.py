@@ -31,7 +31,7 @@ from cnnpool.report.runs import Run, keys_of, trained
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
-from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
+from cnnpool.run_folder.results import NAMED, Results, from_settings
 from cnnpool.tensorboard.index import Runs, Snapshot, content_of, stamp_of
 
 CHOICES = ("pool", "readout", "model")
@@ -126,8 +126,9 @@ Palettes = defaultdict[tuple[str, ...], dict[str, None]]
 def view(now: Snapshot, query: Query, palettes: Palettes) -> View:
     """The runs as ``query`` asks for them; adds new labels to the ``palettes``."""
     runs = now.inside(query.folder)
-    begun = [replace(run, found=own) for run in runs if not run.found and (own := settings_of(run.folder))]
-    begun = [run for run in begun if run.state != "damaged" and meets(run, query.where)]
+    begun = [run for run in runs if run.state not in ("done", "damaged")]
+    begun = [replace(run, found=own) for run in begun if (own := settings_of(run.folder))]
+    begun = [run for run in begun if meets(run, query.where)]
     done = [run for run in runs if run.found]
     by = query.by or _keys(trained([run for run in done if meets(run, query.where)]), begun)
     compared = _compared(now.finished, by, query.runs)
@@ -143,7 +144,8 @@ def view(now: Snapshot, query: Query, palettes: Palettes) -> View:
 
 @lru_cache(maxsize=32)
 def _compared(finished: Runs, by: tuple[str, ...], query: Query) -> Compared:
-    if not (done := finished.inside(query.folder)):
+    done = finished.inside(query.folder)
+    if all(run.diverged for run in done):
         return Compared()
     chosen = {"metric": query.metric, "against": query.baseline or None, "allow": query.allow}
     try:
@@ -221,7 +223,7 @@ class Offer:
 @lru_cache(maxsize=8)
 def offer(finished: Runs, folder: str) -> Offer:
     """Measures by key and header, those of every comparison first, and settings in which the runs differ."""
-    if not (done := trained(finished.inside(folder))):
+    if not (done := trained([run for run in finished.inside(folder) if not run.diverged])):
         return Offer()
     quantities = quantities_of(done)
     keys = known_keys(done, quantities)
@@ -242,14 +244,7 @@ def settings_of(folder: Path) -> Results | None:
     """The choices and settings of a run at its start, without numbers; None if they cannot be read."""
     settings = _settings(folder / layout.SETTINGS / "config.yaml")
     overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")
-    try:
-        own = (settings.get("stage") or {}).items()
-        # An operator of its own, not the run's.
-        stages = {stage: node for stage, node in own if node["name"] != "inherit"}
-        named = {name: settings[name] for name in (*NAMED, "seed", "fit")}
-        return from_json({"schema": SCHEMA, **named, "stages": stages, "overrides": overrides or []})
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
+    return from_settings(settings, overrides)
 
 
 def unreadable(folder: Path) -> str:

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shlex
 import signal
@@ -13,6 +14,7 @@ import torchvision
 from short_runs import wait_for
 
 from cnnpool import training
+from cnnpool.fit import Classifier
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.launch import sweep
 from cnnpool.launch.compose import Request, jobs_of
@@ -21,6 +23,8 @@ from cnnpool.launch.run_job import failed, is_of_memory
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
+from cnnpool.report.comparison import compare
+from cnnpool.report.foreign import read
 from cnnpool.run_folder import plan
 from cnnpool.run_folder.checkpoint import load
 
@@ -409,6 +413,17 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
     assert call("train", *SWEEP, *call.quick)[0] == 0
     assert not list(tmp_path.rglob(plan.FOLDER))
     assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.folders(path))
+
+
+def test_a_run_that_diverges_is_compared_with_its_choice(call, tmp_path, monkeypatch):
+    asked = ("train", *call.quick, "pool@stage.s1=avg", "fit.lr=1")
+    assert call(*asked, "seed=0")[0] == 0
+    monkeypatch.setattr(Classifier, "loss", lambda self, logits, labels: logits.sum() * math.nan)
+    assert call(*asked, "seed=1")[0] == 1
+    runs = read([tmp_path / "outputs"])
+    assert [(run.seed, run.diverged) for run in runs] == [(0, False), (1, True)]
+    comparison = compare(runs)
+    assert [row.broken for row in comparison.rows] == [[1]] and comparison.by == ["pool"]
 
 
 def test_a_single_run_and_further_processes_of_a_training_plan_nothing(tmp_path, monkeypatch):

@@ -1,11 +1,12 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from shelf import finished
 
 from cnnpool.report import main, render
-from cnnpool.report.columns import pair_columns
+from cnnpool.report.columns import main_columns, pair_columns
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import headline, remarks, single_pairs
 
@@ -99,11 +100,29 @@ def test_a_run_without_a_number_is_shown_and_forbids_a_verdict():
         run.measured["test"]["loss"] = 1.0
     other = compare(comparison.runs, metric="test.loss,test.accuracy")
     assert other.rows[1].others["test.accuracy"].mean == row.summary.mean and said in other.notes
-    assert remarks(other)[-1].startswith("Place") and remarks(other.each[1])[-1].startswith("No ranking")
+    assert remarks(other)[-1].startswith("No places") and remarks(other.each[1])[-1].startswith("No ranking")
     [_, below] = render.text(other, width=200, colour=False).split("test accuracy (%)")
     page = render.pages(other, [], [])["report.md"]
     assert all("No ranking: a value is not a number." in one for one in (below, page))
     assert [f"Against max: {one}" in page for one in (other.metric.title, "test accuracy")] == [True, True]
+
+
+def test_a_seed_that_diverged_forbids_a_verdict_and_a_choice_that_did_has_a_row():
+    runs = runs_of(max=LONG, avg=[0.5 + 0.01 * k for k in range(8)], wild=LONG[:3])
+    for place, run in enumerate(runs):
+        if run.folder.parts[1:] == ("avg", "4") or run.folder.parts[1] == "wild":
+            found = replace(run.found, measured={}, epochs=None)
+            runs[place] = replace(run, state="failed", reason="the loss became nan", found=found)
+    comparison = compare(runs)
+    assert [row.verdict for row in comparison.rows[1:]] == [
+        "not judged: 1 seed without a number", "not judged: 3 seeds without a number",
+    ]  # fmt: skip
+    assert main_columns(comparison)[1].cells == ["8", "7 (1 diverged)", "0 (3 diverged)"]
+    assert "avg: diverged for seed 4; left out of all means" in comparison.notes
+    assert "runs/avg/4: failed: the loss became nan" in comparison.notes
+    assert "15 compared, 19 found" in render.pages(comparison, [], [])["report.md"]
+    with pytest.raises(ValueError, match=r"no finished run among 3 \(3 failed\)"):
+        compare(runs[-3:])
 
 
 def moved(by, spread):

@@ -263,6 +263,9 @@ def test_jobs_say_how_far_they_are_and_why_they_failed(shelf, tab, begin):
         ("max/seed1", "running", "epoch 2 of 5, validation accuracy 75.00 %"),
         ("avg/seed0", "failed", "out of memory"),
     ]
+    begin("max/seed2", seed=2, state="failed", error="the loss became nan before step 2: lower fit.lr")
+    page = tab.page()
+    assert page.counts == {"done": 1, "running": 1, "failed": 2} and page.rows()["n"] == ["1 (1 diverged)"]
 
 
 def test_a_run_that_finishes_meanwhile_is_followed(shelf, tab, begin):

@@ -68,7 +68,8 @@ def _together(
 def histories(comparison: Comparison) -> dict[str, History]:
     """Those of the choices that figures show."""
     key = comparison.metric.key
-    return {row.choice.label: history(list(row.choice.runs.values()), key) for row in shown(comparison)}
+    runs = {row.choice.label: row.choice.runs.values() for row in shown(comparison)}
+    return {label: history([run for run in own if not run.diverged], key) for label, own in runs.items()}
 
 
 def learning(
