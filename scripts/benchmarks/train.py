@@ -85,8 +85,9 @@ def kernels(repeat: int) -> Iterator[dict[str, Any]]:
                 yield row(title, "1/s", *in_turn(speeds, repeat).values(), "torch's operators")
 
 
-def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, *, half: bool) -> float:
-    """Images per second of the least loop that trains; ``half``: autocast to bfloat16."""
+def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer) -> float:
+    """Images per second of the least loop that trains, in the precision of a run."""
+    half = fast_precision() == "bf16-mixed"
     network.train()
     count, start = 0, time.perf_counter()
     for images, labels in batches:
@@ -105,10 +106,9 @@ def _steps(case: Case, operator: str, wanted: bool | None) -> float:
     batch = torch.randn(case.batch_size, *size).to(memory_format=torch.channels_last)
     labels = torch.arange(case.batch_size) % 10
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
-    half = fast_precision() == "bf16-mixed"
     with dispatch.use(wanted):
-        bare(net, [(batch, labels)], optimizer, half=half)
-        return bare(net, [(batch, labels)] * -(-case.steps // 4), optimizer, half=half)
+        bare(net, [(batch, labels)], optimizer)
+        return bare(net, [(batch, labels)] * -(-case.steps // 4), optimizer)
 
 
 def _batches(case: Case, root: Path, repeat: int) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def _automatic(case: Case, root: Path) -> float:
 def _bare(case: Case, root: Path) -> float:
     net, batches = _network(case), _dataset(case, root).train_loader()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
-    return bare(net, batches, optimizer, half=fast_precision() == "bf16-mixed")
+    return bare(net, batches, optimizer)
 
 
 @dataclass(kw_only=True)

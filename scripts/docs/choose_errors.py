@@ -50,8 +50,7 @@ class Scenario(NamedTuple):
     draw: Draw
 
 
-def normal(generator: Generator, size: tuple[int, int]) -> np.ndarray:
-    return generator.standard_normal(size)
+normal = Generator.standard_normal
 
 
 def heavy(generator: Generator, size: tuple[int, int]) -> np.ndarray:
@@ -120,9 +119,8 @@ def trained(state: State, rounds: int) -> int:
     return sum(ended) + len(state.left) * last
 
 
-def fixed_rounds(scenario: Scenario, studies: int, power: float) -> int | None:
+def fixed_rounds(values: np.ndarray, power: float) -> int | None:
     """The fewest rounds, planned beforehand and tested once, that find the best as often as ``power``."""
-    values = simulated(scenario, studies)
     lead = values[:, :1] - values[:, 1:]
     for rounds in range(3, ROUNDS + 1):
         part = lead[..., :rounds]
@@ -148,14 +146,15 @@ def table(studies: int) -> list[str]:
     ]
     for scenario in SCENARIOS:
         rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
-        states = [replay(values, rule) for values in simulated(scenario, studies)]
+        values = simulated(scenario, studies)
+        states = [replay(study, rule) for study in values]
         dropped = np.mean([0 not in state.left for state in states])
         alone = np.mean([state.left == (0,) for state in states])
         runs = np.mean([trained(state, ROUNDS) for state in states])
         found, fixed, saved = "–", "–", "–"
         if max(scenario.means) > 0:
             found = f"{100 * alone:.1f}"
-            if planned := fixed_rounds(scenario, studies, alone):
+            if planned := fixed_rounds(values, alone):
                 fixed = f"{planned * CANDIDATES}"
                 saved = f"{100 * (1 - runs / (planned * CANDIDATES)):.0f}"
         lines.append(f"| {scenario.name} | {100 * dropped:.1f} | {found} | {runs:.0f} | {fixed} | {saved} |")
