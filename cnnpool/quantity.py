@@ -34,7 +34,7 @@ class Quantity:
         title: its name in tables and charts; placeholders of ``key`` may occur in it.
         definition: one or two sentences for glossaries: what is counted and what it is divided by.
         form: display format. ``fraction``: in per cent. ``count``: shortened with k, M, G. ``ratio``: with
-            four decimals. ``number``: with four digits.
+            four decimals, ``hundredths``: with two. ``number``: with four digits.
         unit: unit of the displayed value; a fraction needs none.
         better: the better direction, or none.
         range: the smallest and largest possible value; intervals are clipped to it.
@@ -51,7 +51,7 @@ class Quantity:
     title: str
     definition: str
     _: KW_ONLY
-    form: Literal["fraction", "count", "ratio", "number"] = "number"
+    form: Literal["fraction", "count", "ratio", "hundredths", "number"] = "number"
     unit: str = ""
     better: Literal["higher", "lower"] | None = None
     range: Range = (None, None)
@@ -119,9 +119,10 @@ class Quantity:
                 return f"{100 * value:{plus}.2f}"
             case "count":
                 return short(value, plus)
-            case "ratio":
-                small = 0 < abs(value) < 5e-5
-                return f"{value:{plus}.0e}" if small else f"{value:{plus}.4f}"
+            case "ratio" | "hundredths":
+                places = 4 if self.form == "ratio" else 2
+                small = 0 < abs(value) < 0.5 / 10**places
+                return f"{value:{plus}.0e}" if small else f"{value:{plus}.{places}f}"
         return f"{value:{plus}.4g}"
 
     def record(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.foreign import Asked, logged, read
+from cnnpool.report.foreign import UNPAIRED, Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
@@ -60,7 +60,7 @@ def parser() -> Parser:
     )
     by = "those that differ among pool, readout and model; none for runs of other programs"
     add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
-    seed = "for runs of other programs: the column or parameter with the seed; none: do not pair runs"
+    seed = "for runs of other programs: the column or parameter with the seed; none, of any: no pairs"
     add("--seed", default="", metavar="KEY", help=seed)
     named = "for logs of other programs: the paths of runs, such as '{group}/seed_{seed}'"
     add("--runs", default="", dest="named", metavar="PATTERN", help=named)
@@ -113,6 +113,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         against=arguments.baseline,
         allow=keys_of(arguments.allow),
         margin=arguments.margin,
+        independent=arguments.seed == UNPAIRED,
     )
     problems = [problem for one in histories(comparison).values() for problem in one.problems]
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
@@ -130,7 +131,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     paths = [Path(one).resolve() for one in arguments.runs]
     root = Path(os.path.commonpath(paths))
     folders = all(map(Path.is_dir, paths)) and root != root.parent
-    if folders and not arguments.no_board and not logged(runs):
+    if folders and not arguments.no_board and not arguments.seed and not logged(runs):
         board = next_lines(("tensorboard", "--logdir", from_here(root)))
         sys.stdout.write(f"{board}{'':6}{BOARD}{_state(arguments)}\n")
 

@@ -1,6 +1,7 @@
 """``compare``: choices side by side, each against the baseline, paired by seed."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,7 +9,18 @@ from functools import cached_property
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.report import statistics
-from cnnpool.report.choice import Choice, baseline, group, refuse, refuse_steps, select, typed, varying
+from cnnpool.report.choice import (
+    Choice,
+    baseline,
+    group,
+    meets,
+    refuse,
+    refuse_steps,
+    select,
+    text_at,
+    typed,
+    varying,
+)
 from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import ACCURACY, SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import loaded, observe
@@ -74,8 +86,12 @@ def compare(
     against: str | float | None = None,
     allow: Sequence[str] = (),
     margin: str | float | None = None,
+    independent: bool = False,
 ) -> Comparison:
-    """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice."""
+    """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice.
+
+    ``independent``: runs of the same seed are no pairs.
+    """
     # The conditions on runs of other programs were met before anything else was asked of them.
     done = finished(runs) if logged(runs) else select(finished(runs), where)
     every = trained(done)
@@ -104,14 +120,15 @@ def compare(
     measures = [one for one in shown if one.key != chosen.key and _measured(one, kept)]
     measures += [one for one in also if one.key not in {other.key for other in measures}]
     named = against is not None
-    paired = not others or (bool(others[0].asked.number) and _share_seeds(choices))
+    paired = not independent and (not others or _share_seeds(choices))
     rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
     said = _understood(choices, others[0], by, wanted, paired) if others else ""
     found = Comparison(chosen, by, rows, measures, quantities, [], why, list(runs), named)
     found = replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
     notes = observe(runs, kept, [(one.metric, one.rows) for one in found.each], measures, paired)
-    return replace(found, notes=_left_out(done, every) + differing + notes + [why] * bool(why))
+    alone = [] if paired or independent else _pairable(choices, others[0].asked.keys)
+    return replace(found, notes=alone + _left_out(done, every) + differing + notes + [why] * bool(why))
 
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
@@ -134,6 +151,19 @@ def _share_seeds(choices: Sequence[Choice]) -> bool:
     enough = ([own for own in seeds if len(own) >= least(paired)] for paired in (False, True))
     seeds = next((several for several in enough if len(several) > 1), seeds)
     return 2 * len(set.intersection(*seeds)) >= max(map(len, seeds))
+
+
+def _pairable(choices: Sequence[Choice], by: Sequence[str]) -> list[str]:
+    """A sentence on the choices that would be paired with the first one if there were no others."""
+    alike = [one for one in choices if _share_seeds([choices[0], one])]
+    if len(alike) < 2 or not _share_seeds(alike):
+        return []
+    first = {one.label: next(iter(one.runs.values())) for one in choices}
+    names = [one.label for one in alike]
+    where = [f"{key}={','.join(dict.fromkeys(text_at(first[name], key) for name in names))}" for key in by]
+    line = " ".join(f"--where {shlex.quote(one)}" for one in where)
+    exact = names == [name for name, run in first.items() if meets(run, where)]
+    return [f"without the others {', '.join(names)} are paired by seed{f': {line}' * exact}"]
 
 
 def _understood(

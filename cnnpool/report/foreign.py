@@ -133,9 +133,9 @@ def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda:
             found |= dict.fromkeys(logs.within(folder, names), folder)
     if not own:
         return _logs(source, *logs.homes(paths, found, asked.runs), asked, each)
-    if asked.best or asked.last is not None or asked.seed or asked.runs:
+    if asked.best or asked.last is not None or asked.seed not in ("", UNPAIRED) or asked.runs:
         raise ValueError(
-            f"{min(own)} is a run of cnnpool: --best, --last, --mean-of-last, --seed and --runs are for "
+            f"{min(own)} is a run of cnnpool: --best, --last, --mean-of-last, --seed KEY and --runs are for "
             "other programs, so give the folder of these alone"
         )
     if found:
@@ -217,8 +217,9 @@ def _grouped(rows: Sequence[Row], asked: Asked, source: str = "", count: int = 0
         sizes = [abs(run.measured[tag]) for run in runs if tag in run.measured]
         if not sizes and tags - {tag}:
             raise ValueError(f"--metric {tag}: no run has it; {did_you_mean(tag, map(joined, tags - {tag}))}")
-        # Values near 1 are shown with four decimals.
-        form = "ratio" if 0.1 <= max(filter(math.isfinite, sizes), default=0) < 10 else "number"
+        # Values near 1 are shown with four decimals, those near 100 with two.
+        most = max(filter(math.isfinite, sizes), default=0)
+        form = "ratio" if 0.1 <= most < 10 else "hundredths" if 10 <= most < 1000 else "number"
         shown = {"form": form, "better": asked.better(tag), "shown": "compare"}
         quantities[tag] = {"title": tag, "definition": "", "headline": tag != asked.metric[0]} | shown
     return runs

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cnnpool.quantity import is_number
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure
-from cnnpool.report.pairwise import Row
+from cnnpool.report.pairwise import LEAST_DECIDED, LEAST_UNPAIRED, Row
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results, at_chance
 
@@ -50,7 +50,9 @@ def _row(row: Row, base: Row, metric: Measure, paired: bool) -> list[str]:
     notes += _short(row, metric.key)
     unpaired = sorted((row.finite.keys() ^ base.finite.keys()) - {*row.broken})
     if unpaired and paired:
-        notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference")
+        some = len(row.finite.keys() & base.finite.keys()) < LEAST_DECIDED
+        none = f"; --seed none compares runs without pairs, from {LEAST_UNPAIRED} of each" * some
+        notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference{none}")
     if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:
         seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
         notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")

@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from cnnpool.json_text import finite
 from cnnpool.report import columns, document, page
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
-from cnnpool.report.foreign import Asked, read
+from cnnpool.report.foreign import UNPAIRED, Asked, read
 from cnnpool.report.plots import Plot
 from cnnpool.report.runs import COMMAND, REPORT, is_report, keys_of
 from cnnpool.system.atomic import write_bytes
@@ -183,7 +184,8 @@ def compare(
         metric: one, or several by commas or in a list; empty for ``test.accuracy``. Runs of other programs
             need it named.
         by: keys, by commas or in a list, that define a choice: of other programs columns or parameters.
-        seed: of other programs, the column or parameter with the number of a run, >= 0; ``"none"``: no pairs.
+        seed: of other programs, the column or parameter with the number of a run, >= 0; ``"none"``, of any
+            runs: no pairs.
         runs: the paths of other programs' runs, such as ``"{group}/seed_{seed}"``; its parts are keys.
         where: conditions ``KEY=VALUE`` that a run must meet.
         baseline: the choice with which the others are compared, by its label or a value in it.
@@ -196,6 +198,5 @@ def compare(
     metrics, keys, allowed = keys_of(metric), keys_of(by), keys_of(allow)
     where = [where] if isinstance(where, str) else where
     every = read(data, Asked(metrics, keys, seed, runs, where, decimal, best, last))
-    return Table(
-        _compare(every, by=keys, where=where, metric=metrics, against=baseline, allow=allowed, margin=margin)
-    )
+    found = partial(_compare, every, by=keys, where=where, metric=metrics, against=baseline, allow=allowed)
+    return Table(found(margin=margin, independent=seed == UNPAIRED))

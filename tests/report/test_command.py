@@ -115,6 +115,8 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     assert "is not among the choices" in error_of(capsys, root, "--baseline", "median")
     assert "is not KEY=VALUE" in error_of(capsys, root, "--where", "pool")
     assert "paired by seed" in error_of(capsys, root, "--by", "seed")
+    assert "--seed KEY and --runs are for other programs" in error_of(capsys, root, "--seed", "seed")
+    assert main([str(root), "--seed", "none"]) == 0 and "tensorboard" not in capsys.readouterr().out
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "r"
     said = f"error: {out} cannot be written: Not a directory; name another folder\n"

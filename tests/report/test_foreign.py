@@ -93,6 +93,17 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
         assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
         wins = [(x > y) + (x == y) / 2 for x in second[:5] for y in first]
         assert row["superiority"] == pytest.approx(np.mean(wins))
+    # With a third group, the line that pairs the two that can be.
+    path = rows(tmp_path / "odd.csv", "group,seed,acc", *lines, *(f"c,{i},{x}" for i, x in enumerate(second)))
+    found = cnnpool.compare(path, "acc", by="group", seed="seed")
+    assert found.comparison.notes == ["without the others a, c are paired by seed: --where group=a,c"]
+    assert cnnpool.compare(path, "acc", by="group", seed="seed", where="group=a,c").comparison.paired
+
+
+def test_percent_have_two_decimals_each():
+    table = {"group": [*"aaabbb"], "seed": [0, 1, 2, 0, 1, 2], "acc": [86.1, 85, 84, 80, 81, 82]}
+    said = str(cnnpool.compare(table, "acc", by="group", seed="seed"))
+    assert "85.03 ± 1.05" in said and "81.00 ± 1.00" in said and "[-9.13, +1.06]" in said
 
 
 def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(tmp_path):

@@ -35,6 +35,18 @@ def test_what_is_the_same_in_all_seeds_differs_by_exactly_that():
     assert headline(comparison)[0].endswith(": differs by exactly -75.00 points for avg.")
 
 
+def test_runs_without_common_seeds_are_compared_if_asked():
+    runs = [
+        *runs_of(max=BASE),
+        *(replace(run, found=replace(run.found, seed=run.seed + 6)) for run in runs_of(avg=BASE)),
+    ]
+    paired, apart = compare(runs), compare(runs, independent=True)
+    assert paired.rows[1].verdict == "too few seeds (0, at least 3 are needed)"
+    assert paired.notes[0].endswith("; --seed none compares runs without pairs, from 5 of each")
+    assert apart.rows[1].verdict.startswith("no difference shown at n=6; the small") and not apart.notes
+    assert "interval, over the seeds alone." in render.pages(apart, [], [])["report.md"]
+
+
 def test_no_difference_beyond_what_is_possible_is_named_nor_taken_as_margin():
     runs = runs_of(max=[0.1, 0.9, 0.4], wild=[0.8, 0.1, 0.7])
     row = compare(runs).rows[1]
