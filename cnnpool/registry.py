@@ -5,7 +5,7 @@ import logging
 import math
 import operator
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
 from importlib.metadata import EntryPoint, entry_points
@@ -236,11 +236,11 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
 
 
 def _plain(value: Any) -> Any:
-    """Lists as tuples, and what stands for an integer, as numpy's do, as one."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    if value is None or isinstance(value, str | int | float):
+    """Sequences, such as OmegaConf's lists, as tuples; what stands for an integer, as numpy's do, as one."""
+    if value is None or isinstance(value, str | bytes | int | float):
         return value
+    if isinstance(value, Sequence):
+        return tuple(map(_plain, value))
     try:
         return operator.index(value)
     except (TypeError, RuntimeError):

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import pytest
 from annotated_types import Ge
+from omegaconf import OmegaConf
 
 from cnnpool import registry
 
@@ -25,10 +26,14 @@ def test_a_checked_class_refuses_in_its_constructor_and_hands_on_what_fits():
         def __init__(self, channels: int, *, size: Side | tuple[Side, Side] = 1):
             super().__init__(channels, kernel_size=size)
 
-    assert Strict(3, size=[2, 4]).kernel_size == (2, 4)
+    for size in ([2, 4], range(2, 6, 2), OmegaConf.create([2, 4])):
+        assert Strict(3, size=size).kernel_size == (2, 4)
     assert list(inspect.signature(Strict).parameters) == ["channels", "size"]
     with pytest.raises(ValueError, match=r"^size must be a whole number, at least 1, or two of them, got 0$"):
         Strict(3, size=0)
+    for text in ("24", b"24"):
+        with pytest.raises(ValueError, match="or two of them, got"):
+            Strict(3, size=text)
     with pytest.raises(TypeError, match="'sise'"):
         Strict(3, sise=1)
 
