@@ -310,6 +310,11 @@ class Classifier(LightningModule):
         self._planned = 0
 
     @property
+    def records_at(self) -> tuple[int, int]:
+        """The step and epoch, counted from 1, at which values of the end of an epoch are recorded."""
+        return self.steps, self.current_epoch + 1
+
+    @property
     def total_steps(self) -> int:
         """Optimiser steps of the whole training, known once a Trainer fits."""
         self._planned = self._planned or self._planned_steps()

@@ -54,9 +54,9 @@ class ProbeCallback(Callback):
         mean, std: normalisation of images in 0..1, by channel, which gives the value of a black pixel.
             Without them the smallest value of each channel in the probe batch is black.
 
-    ``latest`` is the probe's latest result, ``values`` its numbers by tag. Loggers receive them at
-    ``trainer.global_step``, and ``trainer.callback_metrics`` has them, in every process. They are part of
-    the callback's state in a checkpoint, and so are images collected in training.
+    ``latest`` is the probe's latest result, ``values`` its numbers by tag. Loggers receive them at the step
+    and with the epoch of ``self.log``, and ``trainer.callback_metrics`` has them, in every process. They are
+    part of the callback's state in a checkpoint, and so are images collected in training.
 
     Raises:
         ValueError: if an argument is out of range; before the first training step for an unknown stage, a
@@ -265,11 +265,12 @@ class ProbeCallback(Callback):
             stages = self._stages(network, batch.images[:1].to(module.device))
             self.latest = self.probe.measure(network, stages, *batch)
             figures = self.figures(network, stages, batch, self.latest) if trainer.loggers else {}
-        values = self.values
+        step, epoch = end_of_epoch(trainer, module)
+        values = {**self.values, "epoch": epoch}
         for logger in trainer.loggers:
-            logger.log_metrics(values, step=trainer.global_step)
+            logger.log_metrics(values, step=step)
             for tag, figure in figures.items():
-                log_figure(logger, tag, figure, trainer.global_step)
+                log_figure(logger, tag, figure, step)
 
     def _stages(self, network: nn.Module, images: Tensor) -> Stages:
         if self.stages is None:
@@ -301,6 +302,15 @@ def unnoticed(model: nn.Module) -> Iterator[None]:
             del own["log"]
             if log is not None:
                 own["log"] = log
+
+
+def end_of_epoch(trainer: Trainer, module: LightningModule) -> tuple[int, int]:
+    """The step and epoch at which ``module`` logs values of an epoch, by ``self.log`` or as our Classifier."""
+    if own := getattr(module, "records_at", None):
+        return own  # type: ignore[no-any-return]
+    # With manual optimisation global_step counts the steps of every optimizer.
+    automatic = module.automatic_optimization
+    return trainer.global_step - 1 if automatic else trainer.fit_loop.total_batch_idx, trainer.current_epoch
 
 
 def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:

@@ -46,6 +46,7 @@ class TheirModule(LightningModule):
             optimizer.zero_grad()
             self.manual_backward(loss)
             optimizer.step()
+            optimizer.step()
         return loss
 
     def validation_step(self, batch, batch_idx):
