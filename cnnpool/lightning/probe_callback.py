@@ -305,7 +305,7 @@ def unnoticed(model: nn.Module) -> Iterator[None]:
 
 
 def end_of_epoch(trainer: Trainer, module: LightningModule) -> tuple[int, int]:
-    """The step and epoch at which ``module`` logs values of an epoch, by ``self.log`` or as our Classifier."""
+    """Step and epoch at which ``module`` logs values of an epoch: by ``self.log``, or as our Classifier."""
     if own := getattr(module, "records_at", None):
         return own  # type: ignore[no-any-return]
     # With manual optimisation global_step counts the steps of every optimizer.

@@ -10,7 +10,6 @@ torch`` and ``from cnnpool.pool import *``.
 from typing import Any
 
 from cnnpool import registry
-from cnnpool.bounds import Count
 from cnnpool.pool.adaptive import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from cnnpool.pool.adaptive import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from cnnpool.pool.adaptive import Resize2d as Resize2d
@@ -148,7 +147,6 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
         >>> build("max_blur", channels=3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
         torch.Size([1, 3, 4, 4])
     """
-    registry.Option(Count).validate(f"{name}: channels", channels)
     operator: Pool2d = registry.construct(OPERATORS, "operators", name, channels, **options)
     return operator
 

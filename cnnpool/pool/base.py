@@ -7,11 +7,11 @@ import torch
 from annotated_types import Ge, Gt, Le, Predicate
 from torch import Tensor, nn
 
-from cnnpool.bounds import odd
+from cnnpool.bounds import Count, odd
 from cnnpool.pool.leaves import Leaf
 from cnnpool.pool.window import Misfit, ceil_div, check_batch, check_real, is_unset, window_of
 from cnnpool.pool.window import window_size as window_size
-from cnnpool.registry import checked, options_of
+from cnnpool.registry import Option, checked, options_of
 
 Side = Annotated[int, Ge(1), Le(1024)]
 Size = Side | tuple[Side, Side]
@@ -32,6 +32,7 @@ Stride = Step | tuple[Step, Step]
 StepAboveOne = Annotated[float, Gt(1), Le(1024)]
 StrideAboveOne = StepAboveOne | tuple[StepAboveOne, StepAboveOne]
 LARGEST_DENOMINATOR = 1000
+CHANNELS = Option(Count)
 
 
 def both(value: int | tuple[int, int]) -> tuple[int, int]:
@@ -70,7 +71,7 @@ class Pool2d(Leaf):
     ``output_size``. These mean the same in every operator that says nothing else:
 
     Args:
-        channels: C of the input, and of the output.
+        channels: C of the input, and of the output; not the window, which torch's constructors take first.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: cells around the map, at most half of the kernel.
@@ -128,7 +129,7 @@ class Pool2d(Leaf):
 
     def __init__(self, channels: int, *, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
-        self.channels = channels
+        self.channels = CHANNELS.validate(f"{type(self).__name__}: channels", channels)
 
     def check_channels(self, x: Tensor) -> None:
         """Raise a ValueError unless ``x`` is a floating-point map, of as many channels as weights."""

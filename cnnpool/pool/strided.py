@@ -314,7 +314,7 @@ class ReductionBlock2d(ConvolvingPool2d):
         self.pooled = channels // 2
         window = both(kernel_size)
         self.pool = EdgeMaxPool2d(
-            self.pooled, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
+            max(self.pooled, 1), kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
         convolution = channels, channels - self.pooled, window, self.stride, self.padding
@@ -323,7 +323,8 @@ class ReductionBlock2d(ConvolvingPool2d):
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
-        return 2 * rows * columns * self.conv.weight.numel() + self.pool.flops(height, width)
+        pooled = self.pool.flops(height, width) if self.pooled else 0
+        return 2 * rows * columns * self.conv.weight.numel() + pooled
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_batch(x)

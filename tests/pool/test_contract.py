@@ -9,6 +9,7 @@ import copy
 import inspect
 import itertools
 import pickle
+import re
 
 import pytest
 import torch
@@ -91,11 +92,11 @@ def test_flops_count_grows_with_the_map_and_zero_means_selection(stem, make):
         assert op.flops(16, 16) > count and make(stem, 6).flops(8, 8) > count
 
 
-def test_channels_that_are_no_count_are_refused_with_their_value():
-    for channels in (0, -1, 2.5, "4", True):
-        message = f"max: channels must be a whole number from 1 to .*, got {channels!r}"
+def test_channels_that_are_no_count_are_refused_with_their_value(stem):
+    for channels in (0, -1, 2.5, "4", True, (2, 2)):
+        message = f"2d: channels must be a whole number from 1 to .*, got {re.escape(repr(channels))}"
         with pytest.raises(ValueError, match=message):
-            build("max", channels)
+            OPERATORS[stem](channels)
 
 
 def test_every_floating_dtype_is_kept_in_both_directions_and_near_float64(stem, make):
