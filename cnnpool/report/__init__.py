@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.foreign import UNPAIRED, Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
-from cnnpool.report.runs import Run, keys_of
+from cnnpool.report.runs import Run, joined, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.progress import Progress, loading
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
-            keys = keys_of(arguments.metric), keys_of(arguments.by), arguments.seed, arguments.named
+            keys = arguments.metric, arguments.by, arguments.seed, arguments.named
             counted = arguments.best, arguments.mean_of_last
             asked = Asked(*keys, arguments.where, arguments.decimal, *counted)
             runs = read(arguments.runs, asked, progress.step)
@@ -59,7 +60,8 @@ def parser() -> Parser:
         help="folders of runs or logs, or CSV files with a row a run",
     )
     by = "those that differ among pool, readout and model; none for runs of other programs"
-    add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
+    keys: Any = {"action": "extend", "type": keys_of, "default": [], "metavar": "KEY,..."}
+    add("--by", **keys, help=f"keys that define a choice (default: {by})")
     seed = "for runs of other programs: the column or parameter with the seed; none, of any: no pairs"
     add("--seed", default="", metavar="KEY", help=seed)
     named = "for logs of other programs: the paths of runs, such as '{group}/seed_{seed}'"
@@ -67,7 +69,7 @@ def parser() -> Parser:
     where = "compare only runs with this value; repeat it for further keys or values"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
     metric = f"measures, {', '.join(SHORT)} for short (default: {ACCURACY})"
-    add("--metric", default="", metavar="KEY,...", help=metric)
+    add("--metric", **keys, help=metric)
     add(
         "--best",
         default="",
@@ -85,7 +87,7 @@ def parser() -> Parser:
     add("--margin", metavar="X", help=f"{margin} (default: 10%% where images are known)")
     base = "choice to compare the others with (default: max, else the first)"
     add("--baseline", metavar="CHOICE", help=base)
-    add("--allow", metavar="KEY,...", help="keys that may differ within a choice")
+    add("--allow", **keys, help="keys that may differ within a choice")
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
     add("--all", action="store_true", help="print every measure and every note, not the first ones")
     add("--no-board", action="store_true", help="print no command for TensorBoard")
@@ -107,11 +109,11 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     render.refuse_foreign(folder)
     comparison = compare(
         runs,
-        by=keys_of(arguments.by),
+        by=arguments.by,
         where=arguments.where,
         metric=arguments.metric,
         against=arguments.baseline,
-        allow=keys_of(arguments.allow),
+        allow=arguments.allow,
         margin=arguments.margin,
         independent=arguments.seed == UNPAIRED,
     )
@@ -138,9 +140,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
 
 def _state(arguments: argparse.Namespace) -> str:
     """The part of the tab's address that shows the same comparison."""
-    metric = SHORT.get(arguments.metric, arguments.metric)
-    asked = {"by": arguments.by, "where": "\n".join(arguments.where), "metric": metric}
-    asked |= {"baseline": arguments.baseline, "allow": arguments.allow}
+    metric = joined(*(SHORT.get(key, key) for key in arguments.metric))
+    asked = {"by": joined(*arguments.by), "where": "\n".join(arguments.where), "metric": metric}
+    asked |= {"baseline": arguments.baseline, "allow": joined(*arguments.allow)}
     return "".join(f"&p.downsampling.{key}={quote(value, safe='')}" for key, value in asked.items() if value)
 
 

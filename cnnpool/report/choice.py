@@ -45,6 +45,16 @@ class Choice:
     label: str
     runs: dict[int, Run] = field(repr=False)
 
+    def named(self, seeds: Iterable[int]) -> str:
+        """Runs by their seeds, or by their places where they have none."""
+        if self.numbered:
+            return f"seed {', '.join(map(str, seeds))}"
+        return ", ".join(str(self.runs[seed].folder) for seed in seeds)
+
+    @property
+    def numbered(self) -> bool:
+        return all(run.asked.number for run in logged(self.runs.values()))
+
     @property
     def results(self) -> Results:
         """The results of one of its runs, for values that all of them share."""

@@ -47,7 +47,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     sense = "higher" if metric.sense == 0 else "better"
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
-        Column("pairs", [str(one.summary.n) for one in pairs]),
+        *[Column("pairs", [str(one.summary.n) for one in pairs])] * comparison.paired,
         Column("p, not corrected", [probability(one.pair.p) for one in pairs]),
         Column(
             f"probability of being {sense} with another seed [95 % CI]",
@@ -128,13 +128,13 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "choice": row.choice.label,
         "metric": comparison.metric.key,
         "n": s.n,
-        "seeds": " ".join(map(str, row.choice.runs)),
+        "seeds": " ".join(map(str, row.choice.runs)) if row.choice.numbered else None,
         "not_a_number": len(row.broken),
         "mean": s.mean,
         "sd": s.sd,
         "ci_low": s.low,
         "ci_high": s.high,
-        "pairs": v and v.summary.n,
+        "pairs": v.summary.n if v and comparison.paired else None,
         "difference": v and v.summary.mean,
         "difference_sd": v and v.summary.sd,
         "difference_ci_low": v and v.summary.low,

@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cnnpool import __version__
 from cnnpool.quantity import Quantity
 from cnnpool.report.columns import interval, probability, ranking
 from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import sizes
-from cnnpool.report.pairwise import SHOWN
+from cnnpool.report.pairwise import SHOWN, in_short
 from cnnpool.report.runs import as_text, settings
 from cnnpool.report.statistics import LEVEL
 from cnnpool.run_folder.identity import effect
@@ -61,8 +62,7 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     kinds: dict[str, list[str]] = {}
     for row in others:
         if row.verdict not in SHOWN:
-            word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
-            kinds.setdefault(word, []).append(row.choice.label)
+            kinds.setdefault(in_short(row.verdict), []).append(row.choice.label)
     parts += [f"{word} for {', '.join(labels)}" for word, labels in kinds.items()]
     sense = " Lower is better." if one.sense < 0 else ""
     return f"{name} ({seeds}; {base.choice.label} {mean}): {'; '.join(parts)}.{sense}"
@@ -124,6 +124,7 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     """Terms and values that describe the runs and the machines they ran on."""
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
     found = [("Runs", f"{len(comparison.compared)} compared, {len(comparison.runs)} found")]
+    found += [("Report", f"made by cnnpool {__version__}")]
     found += [("Seeds", ", ".join(map(str, seeds)))] * comparison.paired
     return found if comparison.understood else found + ran([run.results for run in comparison.compared])
 

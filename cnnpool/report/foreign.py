@@ -108,13 +108,17 @@ def logged(runs: Iterable[Run]) -> list[Logged]:
 def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda: None) -> list[Run]:
     """The runs of cnnpool at or under paths, or else of other programs, as for ``cnnpool.compare``.
 
-    ``data`` is a table with a row a run, as a mapping of columns or a frame, or paths: folders, or CSV files.
+    ``data`` is a table with a row a run, as a frame, a mapping of columns or a list of dicts, or paths:
+    folders, or CSV files.
     """
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         return _grouped(_rows(_frame(data), asked), asked)
     given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if given and all(isinstance(row, Mapping) for row in given):
+        cells = {f"row {at}": {str(key): cell for key, cell in row.items()} for at, row in enumerate(given)}
+        return _grouped(_rows(cells, asked), asked)
     if not all(isinstance(path, str | os.PathLike) for path in given):
-        raise ValueError("a table is a mapping of columns or a frame, such as pandas.DataFrame(rows)")
+        raise ValueError("a table is a frame, a mapping of columns, or a list of a dict for each row")
     # A file or folder and a link to it are one.
     given.sort(key=os.path.islink, reverse=True)
     paths = [*{os.path.realpath(path): Path(path) for path in given}.values()]
@@ -252,8 +256,10 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     tags = Counter(tag for row in rows for tag in row.tags or ())
     places = [row.place for row in rows if row.tags is not None]
     shown = {f"{key}: {len(texts)} values,": [text[:30] for text in texts] for key, texts in values.items()}
+    of_which = f", of which {len(rows)} were read for this list" * (len(rows) < count)
     lines = [
-        f"{source or 'the table'} holds {count} runs: name the metric, the keys of a choice, and the seed"
+        f"{source or 'the table'} holds {count} runs{of_which}: name the metric, the keys of a choice, "
+        "and the seed"
     ]
     lines += [f"  {name} {_some(texts)}" for name, texts in list(shown.items())[:MOST]]
     lines += [f"  {tag}: logged by {often} runs" for tag, often in tags.most_common(MOST)]

@@ -44,17 +44,18 @@ def _row(row: Row, base: Row, metric: Measure, paired: bool) -> list[str]:
     notes, label = [], row.choice.label
     for kind, seeds in row.broken_as(metric.key).items():
         what = kind if kind == "diverged" else f"{metric.title} is {kind}"
-        notes.append(f"{label}: {what} for seed {_list(seeds)}; left out of all means")
+        notes.append(f"{label}: {what} for {row.choice.named(seeds)}; left out of all means")
     if missing := sorted(row.choice.runs.keys() - row.values.keys()):
-        notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
+        notes.append(f"{label}: {metric.title} was not measured for {row.choice.named(missing)}")
     notes += _short(row, metric.key)
     unpaired = sorted((row.finite.keys() ^ base.finite.keys()) - {*row.broken})
     if unpaired and paired:
         some = len(row.finite.keys() & base.finite.keys()) < LEAST_DECIDED
         none = f"; --seed none compares runs without pairs, from {LEAST_UNPAIRED} of each" * some
-        notes.append(f"{label}: seed {_list(unpaired)} without a partner, left out of the difference{none}")
+        alone = f"{row.choice.named(unpaired)} without a partner"
+        notes.append(f"{label}: {alone}, left out of the difference{none}")
     if seeds := [seed for seed, run in row.choice.runs.items() if learned_nothing(run.results)]:
-        seeds_of = f"no better than always predicting one class with seed {_list(seeds)}"
+        seeds_of = f"no better than always predicting one class with {row.choice.named(seeds)}"
         notes.append(f"{label}: {seeds_of}, which makes consistency meaningless")
     return notes
 
@@ -113,10 +114,6 @@ def _padding(kept: Sequence[Run]) -> list[str]:
         f"consistency by circular shifts, of networks that pad with {', '.join(sorted(found))}: "
         "not comparable with papers that pad circularly (model.padding_mode=circular)"
     ]
-
-
-def _list(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))
 
 
 def learned_nothing(results: Results) -> bool:

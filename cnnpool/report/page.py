@@ -75,7 +75,7 @@ def contents(
     charts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The values of compare.jinja; folders are named below ``root``, and ``seeds`` has a dot for each."""
-    colours, margin = _colours(comparison), str(comparison.margin or MARGIN)
+    colours, margin = _colours(comparison), str(comparison.margin or MARGIN * (not comparison.understood))
     words = {one.header: document.definition(one) for one in comparison.measures}
     return {
         "title": document.title(comparison),
@@ -128,7 +128,11 @@ def _main(comparison: Comparison, root: Path | None, *, seeds: bool, charts: Seq
         _colours(comparison),
         [
             [
-                (str(seed), metric.format(row.values.get(seed, math.nan)), _below(run.folder, root))
+                (
+                    str(seed) * row.choice.numbered,
+                    metric.format(row.values.get(seed, math.nan)),
+                    _below(run.folder, root),
+                )
                 for seed, run in row.choice.runs.items()
             ]
             for row in rows

@@ -231,10 +231,11 @@ def verdict(
 ) -> str:
     """The verdict in words from the decisions of ``pairwise``, if all runs gave a number."""
     n, s = versus.summary.n, versus.summary
+    word = "seed" if paired else "run"
     if broken:
-        return f"not judged: {broken} seed{'s' * (broken > 1)} without a number"
+        return f"not judged: {broken} {word}{'s' * (broken > 1)} without a number"
     if n < least(paired):
-        return f"too few {'seeds' if paired else 'runs'} ({n}, at least {least(paired)} are needed)"
+        return f"too few {word}s ({n}, at least {least(paired)} are needed)"
     if versus.pair.adjusted < LEVEL:
         words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
@@ -247,3 +248,8 @@ def verdict(
     if versus.detectable == math.inf:
         return f"no difference shown at n={n}; the smallest it could show is more than is possible"
     return f"no difference shown at n={n}; the smallest it could show: {metric.amount(versus.detectable)}"
+
+
+def in_short(verdict: str) -> str:
+    """A verdict without its numbers, but for a margin."""
+    return verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]

@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from cnnpool.report import columns, document, page
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
 from cnnpool.report.foreign import UNPAIRED, Asked, read
+from cnnpool.report.pairwise import in_short
 from cnnpool.report.plots import Plot
 from cnnpool.report.runs import COMMAND, REPORT, is_report, keys_of
 from cnnpool.system.atomic import write_bytes
@@ -24,7 +26,6 @@ from cnnpool.system.atomic import write_bytes
 MOST_NOTES = 3
 WIDTH = 160  # Characters per line of a table from Python
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
-SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
 FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\totalheight\fi}{%
 \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"""
 ALPHABET = (
@@ -52,18 +53,17 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs."""
+    """The tables of the report as ``tabular`` environments no larger than a page, verdicts in few words."""
     mains = []
     for one in comparison.each:
         *numbers, verdicts = columns.main_columns(one)
-        signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
-        mains.append([*numbers, tables.Column("", signs, words=True)])
+        mains.append([*numbers, replace(verdicts, cells=list(map(in_short, verdicts.cells)))])
     body = "\n\\bigskip\n\n".join(
         f"\\noindent{FITTED}\n{tables.latex(one)}}}}}\n"
         for one in [*mains, *columns.measure_tables(comparison)]
     )
     letters = "" if body.isascii() else ALPHABET
-    return f"% needs \\usepackage{{booktabs,graphicx}}; + better, - worse, o not shown\n{letters}{body}"
+    return f"% needs \\usepackage{{booktabs,graphicx}}\n{letters}{body}"
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
@@ -79,8 +79,8 @@ def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = Fals
         rest = len(comparison.notes) - len(first)
         shown += "\nnotes\n" + "".join(f"  {tables.printable(note)}\n" for note in first)
         shown += f"  and {rest} more: --all, or the report\n" if rest else ""
-    if comparison.measures and not whole:
-        shown += f"\n{len(comparison.measures)} more measures: --all, or the report\n"
+    if (more := len(comparison.measures) - len(comparison.also)) and not whole:
+        shown += f"\n{more} more measure{'s' * (more > 1)}: --all, or the report\n"
     if not colour:
         return shown
     verdict = re.compile(rf"(?<={tables.GAP})({'|'.join(COLOURS)})$", re.MULTILINE)
@@ -180,7 +180,7 @@ def compare(
 
     Args:
         data: the path of a folder of runs or logs, or of a CSV file with a row a run, or several paths; or a
-            table with a row a run, as a frame of pandas or polars or a mapping of columns.
+            table with a row a run, as a frame of pandas or polars, a mapping of columns or a list of dicts.
         metric: one, or several by commas or in a list; empty for ``test.accuracy``. Runs of other programs
             need it named.
         by: keys, by commas or in a list, that define a choice: of other programs columns or parameters.

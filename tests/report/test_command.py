@@ -216,6 +216,10 @@ def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, ca
     state = ("where=seed%3D0%2C1", "metric=invariance.consistency.distinct", "baseline=avg")
     address = "".join(f"&p.downsampling.{part}" for part in state)
     assert f"      {BOARD}{address}\n" in capsys.readouterr().out
+    assert main([str(shelf.root), "--metric", "consistency", "--metric", "accuracy,cost.flops"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Consistency (distinct)") and "Test accuracy (2 seeds" in shown
+    assert "metric=invariance.consistency.distinct%2Ctest.accuracy%2Ccost.flops" in shown
     assert main([str(shelf.root), "--no-board"]) == 0 and "next:" not in capsys.readouterr().out
     assert (urlsplit(BOARD).hostname, urlsplit(BOARD).fragment) == ("localhost", NAME)
     after = {path for path in shelf.root.rglob("*") if path.is_file()}

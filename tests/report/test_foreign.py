@@ -5,6 +5,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from torch.utils.tensorboard import SummaryWriter
 
 import cnnpool
-from cnnpool.report import main
+from cnnpool.report import foreign, main
 from cnnpool.report.foreign import Asked
 from cnnpool.report.logs import event_log
+from cnnpool.report.plots.choices import forest
 
 ACCURACIES = {"a": [0.5, 0.6, 0.55, 0.62, 0.58, 0.6], "b": [0.61, 0.66, 0.62, 0.7, 0.63, 0.69]}
 PATTERN = "{group}/seed_{seed}"
@@ -93,6 +95,13 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
         assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
         wins = [(x > y) + (x == y) / 2 for x in second[:5] for y in first]
         assert row["superiority"] == pytest.approx(np.mean(wins))
+        assert (row["pairs"], row["seeds"]) == (None, "9 10 11 12 13" if seed == "seed" else None)
+    # Nothing is said of pairs, of seeds that are rows, or of a margin that nobody named.
+    shown = found._repr_html_()
+    assert not re.search("<b>seed|>pairs<|TOST|Glossary", shown) and "made by cnnpool 0." in shown
+    [other] = cnnpool.compare(path, "acc", by="group", seed="none", baseline="b").comparison.rows[1:]
+    [named] = forest(found.comparison, [(other, other.versus.differences, other.versus.summary)])
+    assert (named.name, other.versus.summary.n) == ("a (n=6)", 5)
     # With a third group, the line that pairs the two that can be.
     path = rows(tmp_path / "odd.csv", "group,seed,acc", *lines, *(f"c,{i},{x}" for i, x in enumerate(second)))
     found = cnnpool.compare(path, "acc", by="group", seed="seed")
@@ -100,10 +109,19 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     assert cnnpool.compare(path, "acc", by="group", seed="seed", where="group=a,c").comparison.paired
 
 
+def test_a_row_without_a_number_is_named_by_its_place_where_it_has_no_seed():
+    [*_, last] = table = [{"group": group, "acc": x} for group, _, x in each()]
+    last["acc"] = math.nan
+    found = cnnpool.compare(table, "acc", by="group", seed="none")
+    assert found.comparison.notes == ["b: acc is NaN for row 11; left out of all means"]
+    assert found[1]["verdict"] == "not judged: 1 run without a number"
+
+
 def test_percent_have_two_decimals_each():
     table = {"group": [*"aaabbb"], "seed": [0, 1, 2, 0, 1, 2], "acc": [86.1, 85, 84, 80, 81, 82]}
-    said = str(cnnpool.compare(table, "acc", by="group", seed="seed"))
+    said = str(cnnpool.compare(table | {"err": table["acc"]}, "acc,err", by="group", seed="seed"))
     assert "85.03 ± 1.05" in said and "81.00 ± 1.00" in said and "[-9.13, +1.06]" in said
+    assert "more measure" not in said
 
 
 def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(tmp_path):
@@ -169,14 +187,15 @@ def test_a_mapping_of_columns_and_a_frame_are_the_table_that_a_csv_file_is(tmp_p
         def __getitem__(self, name):
             return np.array(columns()[name])
 
-    for data in (columns(), Frame()):
+    dicts = [{"group": group, "seed": seed, "acc": x} for group, seed, x in each()]
+    for data in (columns(), Frame(), dicts):
         assert cnnpool.compare(data, "acc", **NAMED) == whole
     some = {name: column[:9] for name, column in columns().items()}
     lacking = some | {"acc": [*some["acc"][:8], None]}
     assert means(lacking, "acc", **NAMED)["b"] == np.mean(ACCURACIES["b"][:2])
     for data, said in (
         (some | {"group": [*some["group"][:8], math.nan]}, "row 8: group is missing"),
-        ([{"group": "a", "seed": 0, "acc": 1.0}], r"such as pandas\.DataFrame\(rows\)"),
+        ([("a", 0, 1.0)], "or a list of a dict for each row"),
         (some | {"acc": [1.0]}, "of one length"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -184,7 +203,7 @@ def test_a_mapping_of_columns_and_a_frame_are_the_table_that_a_csv_file_is(tmp_p
 
 
 @pytest.mark.parametrize("missing", ["metric", "by", "seed"])
-def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, missing):
+def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, missing, monkeypatch):
     path = table(tmp_path / "runs.csv")
     options = {"metric": "acc", "by": "group", "seed": "seed"}
     given = [word for key, value in options.items() if key != missing for word in (f"--{key}", value)]
@@ -200,9 +219,12 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     with SummaryWriter(root / "a" / "seed_0") as writer:
         writer.add_scalars("loss", {"train": 0.1, "val": 0.2}, 1)
     err = text(capsys, root, "--metric", "val_acc", status=2)
-    for said in (f"{root} holds 12 runs", "val_acc: logged by 12 runs", f"runs: {root}/a/seed_0"):
+    for said in (f"{root} holds 12 runs: ", "val_acc: logged by 12 runs", f"runs: {root}/a/seed_0"):
         assert said in err
     assert f"\ntype: cnnpool compare {root} --metric val_acc --runs '{PATTERN}'\n" in err
+    monkeypatch.setattr(foreign, "HEADS", 5)
+    err = text(capsys, root, "--metric", "val_acc", status=2)
+    assert f"{root} holds 12 runs, of which 5 were read for this list: " in err and "by 5 runs" in err
     assert "did you mean 'val_acc'?" in text(capsys, root, "--metric", "val_ac", "--runs", PATTERN, status=2)
 
 

@@ -26,9 +26,8 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     rows = forest(comparison, [(row, [*row.finite.values()], row.summary) for row in shown(comparison)])
     if not rows:
         return None
-    word = "run" if comparison.understood else "seed"
     limits = metric.on_axis(-np.inf, np.inf)
-    caption = f"The {metric.title} of each choice: a dot per {word}, the mean and its 95 % interval."
+    caption = f"The {metric.title} of each choice: a dot per run, the mean and its 95 % interval."
     return dots(rows, metric.header, limits=limits), caption + of_all(comparison)
 
 
@@ -76,7 +75,7 @@ def forest(
     known = [one for one in rows if one[1]]
     return [
         Forest(
-            f"{row.choice.label} (n={s.n})",
+            f"{row.choice.label} (n={len(values)})",
             list(map(metric.shown, values)),
             styles[row.choice.label],
             (metric.shown(s.low), metric.shown(s.high)),
@@ -161,7 +160,7 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
     panels.legend(figure)
     names = ", ".join(one.title for one in (metric, *goals))
     caption = (
-        "Trade-offs: means over seeds and 95 % t intervals. Filled: no other choice is at least as good in "
+        "Trade-offs: means over runs and 95 % t intervals. Filled: no other choice is at least as good in "
         f"all of {names} and better in one, going by the means.{of_all(comparison)}"
     )
     return figure, caption

@@ -114,7 +114,7 @@ def learning(
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure)
     what = "Validation accuracy" if scale == 100 else y_label
-    mean = f"mean over seeds{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
+    mean = f"mean over runs{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
     dotted = " Dotted: runs that are not finished." * bool(running)
     rest = f"{dotted}{lost}{of_all(comparison) if comparison else ''}"
     return figure, f"{what} per {x_label}: {'a line per seed' if seeds else mean}.{rest}"

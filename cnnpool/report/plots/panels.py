@@ -65,7 +65,7 @@ TITLES = {
     "routing": "Where the gradient goes",
     "gradient": "Inputs without gradient",
     "shift": "Change under a shift",
-    "pareto": "Accuracy, consistency and cost",
+    "pareto": "Against other goals",
     "headlines": "Other headlines",
 }
 Painter = Callable[[], tuple[Figure, str] | None]

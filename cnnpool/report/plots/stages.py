@@ -67,8 +67,9 @@ def headlines(
     figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
     if len(quantities) == 1:
         figure.supxlabel(Measure("", measures[0].quantity).header, fontsize="medium")
-    definitions = " ".join(f"{one.title.capitalize()}: {one.definition}" for one in quantities.values())
-    return figure, f"{definitions} Mean over seeds and 95 % t interval.{of_all(comparison)}"
+    known = [one for one in quantities.values() if one.definition]
+    definitions = "".join(f"{one.title.capitalize()}: {one.definition} " for one in known)
+    return figure, f"{definitions}Mean over runs and 95 % t interval.{of_all(comparison)}"
 
 
 def shift(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -104,7 +105,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
     every[0].set_ylim(bottom=0)
     every[0].set_ylabel(" or ".join(short.values()))
     panels.legend(figure)
-    return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
+    return figure, f"{' '.join(captions)} Mean over runs and 95 % t interval.{of_all(comparison)}"
 
 
 def spreads(comparison: Comparison, measures: Sequence[Measure]) -> Table:
