@@ -107,9 +107,9 @@ def ranking(comparison: Comparison) -> str:
     common, often = Counter(ranks.values()).most_common(1)[0]
     if often == len(rows):
         return "No places: no two choices are shown to differ."
-    few = [label for label, rank in ranks.items() if rank != common or often <= FEW]
+    own = [label for label, rank in ranks.items() if rank != common or often <= FEW]
     rest = f"; all others {_place(common)}" * (often > FEW)
-    places = ", ".join(f"{label} {_place(ranks[label])}" for label in few)
+    places = ", ".join(f"{label} {_place(ranks[label])}" for label in own)
     return f"Place among {len(rows)}, simultaneous 95 % intervals: {places}{rest}."
 
 

@@ -113,10 +113,10 @@ def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda:
     """
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         return _grouped(_rows(_frame(data), asked), asked)
-    given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    given: list[Any] = [data] if isinstance(data, str | os.PathLike) else list(data)
     if given and all(isinstance(row, Mapping) for row in given):
-        cells = {f"row {at}": {str(key): cell for key, cell in row.items()} for at, row in enumerate(given)}
-        return _grouped(_rows(cells, asked), asked)
+        named = {f"row {at}": {str(key): cell for key, cell in row.items()} for at, row in enumerate(given)}
+        return _grouped(_rows(named, asked), asked)
     if not all(isinstance(path, str | os.PathLike) for path in given):
         raise ValueError("a table is a frame, a mapping of columns, or a list of a dict for each row")
     # A file or folder and a link to it are one.
