@@ -8,6 +8,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import torch
+from small_nets import network
+from torch import nn
+from torchvision.models import vgg16
 
 from cnnpool import pool, probe, readout
 
@@ -110,3 +114,16 @@ def test_the_pictures_of_concepts_show_what_their_pages_say():
     assert once[0].tolist() == once[1].tolist() != once[2].tolist() == once[0].roll(1, 1).tolist()
     assert twice[4].tolist() == twice[0].roll(1, 1).tolist() != twice[2].tolist()
     assert shifted("blur")[1][0].tolist() == [[0, 1, 1, 0, 2, 2, 0, 0]]
+
+
+def test_the_parameters_that_a_mean_saves_are_what_the_page_says():
+    def count(net):
+        return sum(weights.numel() for weights in net.parameters())
+
+    page = re.sub(r"\s+", " ", (ROOT / "docs" / "shift_invariance.md").read_text("utf-8"))
+    mean, flat = (count(network("convnet", 1, (28, 28), 10, head=name)) for name in ("gap", "flatten"))
+    with torch.device("meta"):
+        vgg, linear = vgg16(), nn.Linear(512, 1000)
+    cut, whole, left = (f"{1e-6 * count(part):.1f} M" for part in (vgg.classifier, vgg, linear))
+    assert f"has {mean:,} parameters in place of {flat:,}; VGG16 has {cut} of its {whole} in such" in page
+    assert f"of which {left} would remain" in page
