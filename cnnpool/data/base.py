@@ -119,7 +119,8 @@ class Source:
     Args:
         root: folder of the data; ``~`` is the home folder.
         download: download missing files.
-        batch_size: images per training batch, >= 1.
+        batch_size: images per training batch, >= 1; an epoch leaves out a last batch that is not full, other
+            images each time, unless it is the only one.
         eval_batch_size: images per validation or test batch, >= 1; null for 512, or for fewer larger images
             with at most the pixels of 512 images of 64 x 64 (41 at 224 x 224).
         val_size: training images held out for validation: a number of images, or a fraction below 1; 0 for

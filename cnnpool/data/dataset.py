@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 LIMIT = 1  # Distinguishes the draw of ``limit`` from that of the validation cut
 EVAL_IMAGES, EVAL_SIDE = 512, 64
 """Images of a validation or test batch up to this side; larger images fill as many pixels."""
-LEFT_OUT = 0.1  # Share of the training images left out of an epoch's batches that is reported
 STRONG = 5  # Ratio of the largest to the smallest class from which on there is a warning
 LONGEST = 16  # Most classes listed, the largest ones
 _described: set[tuple[str, tuple[str, ...]]] = set()  # Those logged by this process
@@ -232,17 +231,13 @@ def tell(dataset: Dataset) -> None:
 
 
 def lines(dataset: Dataset) -> Iterator[str]:
-    """Images of each split, and how many the batches leave out; if there are notes, these and each class."""
+    """Images of each split, and how many an epoch sees; if there are notes, these and each class."""
     train, val, test = (len(split) for split in (dataset.train, dataset.val, dataset.test))
     height, width = dataset.size
-    yield f"{dataset.name}: {train} training, {val} validation, {test} test images of {height}x{width}"
     size = dataset.source.batch_size
-    left_out = train % size if train >= size else 0
-    if left_out > LEFT_OUT * train:
-        yield (
-            f"  {left_out} of the {train} training images are left out of an epoch, others each time: all "
-            f"batches are full, and data.batch_size={size} does not divide them"
-        )
+    seen = train // size * size or train
+    of = f" ({seen} an epoch, in batches of {size})" if seen < train else ""
+    yield f"{dataset.name}: {train} training{of}, {val} validation, {test} test images of {height}x{width}"
     if dataset.notes:
         yield from (f"  {note}" for note in dataset.notes)
         yield from (f"  {line}" for line in tables.text(_table(dataset)).splitlines())

@@ -41,11 +41,12 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
     ]
 
 
-def test_it_is_said_when_batches_leave_out_more_than_a_tenth():
-    said = {limit: "\n".join(lines(data.build("digits", limit=limit))) for limit in (100, 140, 145, 255)}
-    assert "left out" not in said[100] + said[140]
-    assert "  17 of the 145 training images are left out of an epoch" in said[145]
-    assert "  127 of the 255 training images are left out of an epoch" in said[255]
+@pytest.mark.parametrize("limit, seen", [(100, 100), (128, 128), (140, 128), (384, 384), (511, 384)])
+def test_it_is_said_how_many_images_an_epoch_sees(limit, seen):
+    images = data.build("digits", limit=limit)
+    of = f" ({seen} an epoch, in batches of 128)" if seen < limit else ""
+    assert next(lines(images)).startswith(f"digits: {limit} training{of}, 216 validation, ")
+    assert sum(len(labels) for _, labels in images.train_loader()) == seen
 
 
 def test_the_jobs_of_a_sweep_describe_their_data_once(tmp_path, caplog):
