@@ -394,6 +394,9 @@ class Classifier(LightningModule):
         splits: list[str] = [split for split in ("train", "val") if split in scores or split in self._headed]
         if splits != self._headed:
             self._headed = splits
+            ways = type(self).training_step, type(self).loss
+            if ways == (Classifier.training_step, Classifier.loss) and (share := self.recipe.label_smoothing):
+                log.info("the train loss includes fit.label_smoothing=%g, the others do not", share)
             log.info("%s", epochs_header(splits))
         seconds = time.perf_counter() - self._begun
         log.info("%s", epochs_row(f"{epoch}/{self.trainer.max_epochs}", splits, scores, seconds))

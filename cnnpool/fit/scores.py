@@ -1,5 +1,6 @@
 """Scores: their sums, as text by epoch and class, and a warning of accuracies no better than chance."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import nan
@@ -109,7 +110,7 @@ def of_own_loss(quantities: Sequence[Quantity], kind: type, usual: type) -> list
     found = list(quantities)
     for place, one in enumerate(found):
         if own := [way for way in ways.get(one.key, ()) if getattr(kind, way) is not getattr(usual, way)]:
-            said = one.definition.replace("cross entropy", f"of {kind.__name__}.{own[0]}")
+            said = re.sub(r"cross entropy( with \S+\b)?", f"of {kind.__name__}.{own[0]}", one.definition)
             found[place] = replace(one, definition=said)
     return found
 

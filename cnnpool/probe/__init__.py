@@ -30,12 +30,14 @@ PROBES: dict[str, type[Probe]] = {
     "receptive_field": ReceptiveField,
 }
 
+SMOOTHED = "cross entropy with fit.label_smoothing"
 
-def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
+
+def _scores(split: str, images: str, shown: Shown, loss: str = "cross entropy") -> tuple[Quantity, ...]:
     right = f"Images classified correctly, divided by all images: {images}."
     return (
         score(f"{split}.accuracy", f"{split} accuracy", right, shown=shown, headline=True),
-        deviation(f"{split}.loss", f"{split} loss", f"Mean cross entropy, {images}.", shown="file"),
+        deviation(f"{split}.loss", f"{split} loss", f"Mean {loss}, {images}.", shown="file"),
     )
 
 
@@ -74,8 +76,8 @@ TRAINING = (
     ),
     *BY_CLASS,
     *_scores("val", "the validation images", "file"),
-    *_scores("train", "the training images of one epoch, as they were augmented", "file"),
-    ratio("epoch.train_loss", "training loss", "Mean cross entropy of an epoch's training steps."),
+    *_scores("train", "the training images in one epoch's batches, as they were augmented", "file", SMOOTHED),
+    ratio("epoch.train_loss", "training loss", f"Mean {SMOOTHED} of an epoch's training steps."),
     ratio("train.learning_rate", "learning rate", "Learning rate of the step."),
     count(
         "cost.train_images_per_s",

@@ -38,7 +38,7 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder)
     assert "pool=avg" in content["overrides"]
     header, row = (line.split() for line in out.splitlines() if "val loss" in line or "epoch 1/1" in line)
     assert header == ["train", "loss", "train", "accuracy", "val", "loss", "val", "accuracy", "time"]
-    assert len(row) == 10
+    assert len(row) == 10 and "the train loss includes fit.label_smoothing=0.1, the others do not" in out
     assert "epoch 1/1" in (folder / "train.log").read_text()
 
 

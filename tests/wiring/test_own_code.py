@@ -81,7 +81,7 @@ def results_of(found):
     return json.loads(Path(f"all/{found.run}/results.json").read_text())
 
 
-def test_a_classifier_of_ones_own_trains_is_recorded_and_needed(in_a_folder):
+def test_a_classifier_of_ones_own_trains_is_recorded_and_needed(in_a_folder, caplog):
     seen, csv = Seen(), CSVLogger("csv", name="", version="")
     found = cnnpool.train(QUICK, SMALL, classifier=Focal, callbacks=[seen], loggers=[csv])
     assert seen.epochs == 2
@@ -105,6 +105,7 @@ def test_a_classifier_of_ones_own_trains_is_recorded_and_needed(in_a_folder):
     assert record["quantities"]["test.f1"]["better"] == "higher"
     said = {key: record["quantities"][f"{key}.loss"]["definition"] for key in ("train", "val", "test")}
     assert all(one.startswith("Mean of Focal.loss, the ") for one in said.values())
+    assert "val loss" in caplog.text and "label_smoothing" not in caplog.text
     with pytest.raises(Exception, match="classifier: Focal -> none"):
         cnnpool.train(QUICK, SMALL)
     cnnpool.train(QUICK, SMALL, classifier=Focal, callbacks=[Seen()], seed=1)
