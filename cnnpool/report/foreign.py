@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
+SEED = re.compile(r"/([^/{}]*seed[^/{}\d]*)\d+(?=/|$)")  # In a path, and what is before the number
 MOST, FEW = 12, 4  # Most columns or curves that are listed, and values or places
 
 
@@ -270,11 +271,15 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     words = {"metric": joined(*asked.metric) or (joined(*metrics) if len(metrics) == 1 else "METRIC")}
     words |= {"by": joined(*asked.by) or joined(*few[:1]) or "COLUMN", "seed": seed}
     if places and (asked.runs or "COLUMN" in words.values()):
-        words["runs"] = asked.runs or PATTERN
+        seeds = {found[1] for place in places if (found := SEED.search(place))}
+        words["runs"] = asked.runs or (f"{{group}}/{seeds.pop()}{{seed}}" if len(seeds) == 1 else PATTERN)
         parts = ["by", "seed"] if "{seed}" in words["runs"] else ["by"]
         words = {key: text for key, text in words.items() if key not in parts or getattr(asked, key)}
-    typed = " ".join(f"--{key} {shlex.quote(text)}" for key, text in words.items())
-    python = ", ".join(f"{key}={text!r}" for key, text in words.items())
+    words |= {"decimal": asked.decimal.strip("."), "best": asked.best}
+    options = [*words.items(), ("mean-of-last", asked.last), *(("where", one) for one in asked.where)]
+    typed = " ".join(f"--{key} {shlex.quote(str(text))}" for key, text in options if text)
+    given: dict[str, Any] = {**words, "last": asked.last, "where": asked.where}
+    python = ", ".join(f"{key}={text!r}" for key, text in given.items() if text)
     lines.append(f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})")
     return "\n".join([*lines, f"where no number says which runs belong together: --seed {UNPAIRED}"])
 

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -226,6 +227,14 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     err = text(capsys, root, "--metric", "val_acc", status=2)
     assert f"{root} holds 12 runs, of which 5 were read for this list: " in err and "by 5 runs" in err
     assert "did you mean 'val_acc'?" in text(capsys, root, "--metric", "val_ac", "--runs", PATTERN, status=2)
+    for group in ("a", "b"):
+        for seed in range(6):
+            (root / group / f"seed_{seed}").rename(root / group / f"seed{seed}")
+    counted = "--mean-of-last 1 --where group=a"
+    err = text(capsys, root, "--metric", "val_acc", *counted.split(), status=2)
+    line = f"cnnpool compare {root} --metric val_acc --runs '{{group}}/seed{{seed}}' {counted}"
+    assert f"\ntype: {line}\n" in err
+    assert main([*shlex.split(line)[2:], "--no-board"]) == 0
 
 
 @pytest.mark.parametrize(
