@@ -107,10 +107,18 @@ def lookup(table: Mapping[str, Entry], group: str, name: str) -> Entry:
         return entry
     known = names(table, group)
     near = did_you_mean(name, known) if table or known else "no installed package brings any"
-    own = ""
-    if group in GIVEN and not nearest(name, known):
-        own = f" (your own is given in Python: cnnpool.train and cnnpool.load take {GIVEN[group]}=)"
-    raise ValueError(f"no {group[:-1]} named {name!r}; {near}{own}")
+    raise ValueError(f"no {group[:-1]} named {name!r}; {near}{of_ones_own(group, name, known)}")
+
+
+def of_ones_own(group: str, name: str, known: Iterable[str]) -> str:
+    """How code of one's own gets a name, unless ``name`` resembles one that is ``known``."""
+    if group not in GIVEN or nearest(name, known):
+        return ""
+    place = name if ":" in name else "MODULE:NAME"
+    return (
+        f'; your own needs an installed package with [project.entry-points."cnnpool.{group}"] '
+        f'mine = "{place}", or in Python {GIVEN[group]}= of cnnpool.train and cnnpool.load'
+    )
 
 
 def entries(table: Mapping[str, Entry], group: str) -> dict[str, Entry]:

@@ -1,7 +1,9 @@
 """Check settings against the schema's options before anything is made, read or built."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from inspect import Parameter
 from typing import Any
 
 from cnnpool import registry, schema
@@ -57,6 +59,19 @@ def _refuse_contradictions(fit: Mapping[str, Any], trainer: Mapping[str, Any]) -
         raise ValueError(
             f"trainer.gradient_clip_algorithm={way} clips nothing alone: give trainer.gradient_clip_val too"
         )
+
+
+def refuse_left_out(overrides: Iterable[str], settings: Mapping[str, Any]) -> None:
+    """Refuse ``~KEY`` of an option with a default, which the run would have under a name that says off."""
+    left = {line.partition("=")[0] for line in overrides if line.startswith("~")}
+    for group, path, chosen in choices_in(settings) if left else ():
+        if group == "log" or path.startswith("stage."):
+            # Of a logger nothing is in the name, and a stage has the options of ``pool``.
+            continue
+        for key, option in _known(group, str(chosen.get("name")), chosen).items():
+            if f"~{path}.{key}" in left and option.default is not Parameter.empty:
+                value = json.dumps(option.default, separators=(",", ":")).strip('"')
+                raise ValueError(f"~{path}.{key}: the run would have its default: type {path}.{key}={value}")
 
 
 def choices_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

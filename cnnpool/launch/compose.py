@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
-from cnnpool.launch.check import check
+from cnnpool.launch.check import check, refuse_left_out
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.hydra_compose import PRIMARY, Composer, opened
@@ -190,6 +190,7 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
     refuse_code(settings)
     refuse_code(str(folder), "hydra.sweep.dir." if sweep else "hydra.run.dir.")
     check(settings)
+    refuse_left_out(hydra.overrides.task, settings)
     return Job(folder, list(hydra.overrides.task), settings, sweep)
 
 

@@ -98,7 +98,7 @@ def refuse_hydra(place: str) -> ValueError:
         )
     return ValueError(
         f"{place}: of Hydra's settings only {', '.join(HYDRA_KEYS)}, and hydra/sweeper and hydra/launcher "
-        f"with theirs, can be given; {NO_CODE}"
+        f"with theirs, can be given, because some others name code: {NO_CODE}"
     )
 
 

@@ -10,7 +10,7 @@ from cnnpool.launch import defaults, names_of
 from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import PACKAGES, PLUGINS, is_of_late_stage
 from cnnpool.recipe import REFUSED
-from cnnpool.registry import MOST, did_you_mean, nearest
+from cnnpool.registry import MOST, did_you_mean, nearest, of_ones_own
 from cnnpool.schema import GROUPS, SECTIONS, names, options_of
 
 SYNONYMS = {
@@ -82,7 +82,10 @@ def _no_choice(error: MissingConfigException) -> str:
         return f"no {name}; choose from {', '.join(known)}, or pip install {package}"
     if not known:
         return f"no {name}.yaml in conf or the folder of --config-dir"
-    more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})" if group == "model" else ""
+    more = ""
+    if group == "model":
+        more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})"
+        more += of_ones_own("networks", word, known)
     return f"no {name}; {did_you_mean(word, known)}{more or MEANT.get(group, '')}"
 
 
@@ -104,7 +107,8 @@ def _no_key(key: str) -> str:
         return f"unknown key {key!r}; did you mean {known_as!r}?"
     if choices := owners.get(key):
         return f"{key!r} is an option of {section}={','.join(choices)}, not of the {section} that is chosen"
-    known = [*SECTIONS, *owners]
+    # Of several keys that end in the same word the last one counts.
+    known = [*owners, *SECTIONS]
     last = key.rpartition(".")[2]
     by_last = {name.rpartition(".")[2]: name for name in known}
     for word, candidates in ((key, {name: name for name in known}), (last, by_last)):

@@ -10,6 +10,7 @@ from typing import Any
 from cnnpool.choices import own_operators, whole
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.identity import differences, digest, effect
+from cnnpool.system.next_command import from_here
 
 UNNAMED = (
     "seed",
@@ -130,8 +131,8 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
         other = found.setdefault(job.folder, job)
         if other is not job and (differ := differences(other.settings, job.settings)):
             raise ValueError(
-                f"{job.name} would be the folder of two jobs ({'; '.join(differ)}): give each its own, "
-                "or leave hydra.sweep.subdir out"
+                f"{from_here(job.folder)} would be the folder of two jobs ({'; '.join(differ)}): "
+                "give each its own, or leave hydra.sweep.subdir out"
             )
     return list(found.values())
 

@@ -148,6 +148,9 @@ def _parse(line: str) -> Override:
         raise ValueError(f"{shortened(repr(line))}: {ONE_LINE}")
     if not line.lstrip("+~").partition("=")[0].strip():
         raise ValueError(f"{shortened(line) or repr(line)}: {FORM}")
+    if is_choice(line.lstrip("+").partition("=")[0]):
+        # Every choice is there already: ``+experiment=NAME`` is in many hands.
+        line = line.lstrip("+")
     try:
         override = PARSER.parse_override(line)
     except (HydraException, RecursionError, ValueError):

@@ -94,9 +94,11 @@ def _ended(multirun: Callable[[], object], ours: Sequence[Override], whole: Dict
         chosen = whole.hydra.runtime.choices
         plugins = " ".join(f"{key}={chosen[key]}" for key in PLUGINS if chosen[key] != "basic")
         reason = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]]).removesuffix(":")
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{'/'.join(Path(frame.filename).parts[-3:])}:{frame.lineno}"
         if os.environ.get("CNNPOOL_TRACEBACK"):
             traceback.print_exc()
-        sys.stderr.write(f"error: {plugins} failed: {reason}\n")
+        sys.stderr.write(f"error: {plugins} failed: {reason} ({where})\n")
         return 1
     return 0
 

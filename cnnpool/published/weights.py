@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.checkpoint import OURS, load
 
 PREFIXES = ("module.", "_orig_mod.", "model.")  # Added to parameters' names by wrappers
 
@@ -69,11 +69,13 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a checkpoint by their names in the bare model, without prefixes common to all names."""
+    # A run's own checkpoint has the whole model, in which a published network has a name.
+    prefixes = (*PREFIXES, "network.") if OURS in content else PREFIXES
     for key in ("state_dict", "model"):
         if isinstance(content.get(key), Mapping):
             content = content[key]
     state = {key: value for key, value in content.items() if isinstance(value, Tensor)}
-    for prefix in PREFIXES:
+    for prefix in prefixes:
         if state and all(key.startswith(prefix) for key in state):
             state = {key.removeprefix(prefix): value for key, value in state.items()}
     return state

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -89,6 +90,10 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
             return torch.load(path, map_location=map_location, weights_only=True)
     except OSError as error:
         raise DamagedError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
+    except UnpicklingError:
+        # Its bytes are as they were written.
+        remedy = "save torch.save(model.state_dict(), FILE)"
+        raise DamagedError(f"{path} holds more than plain weights, such as a whole model: {remedy}") from None
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise DamagedError(

@@ -41,6 +41,7 @@ from cnnpool.surgery.trace import (
     select,
     unrecognised,
 )
+from cnnpool.system.progress import Progress
 
 log = logging.getLogger(__name__)
 FOLDING = ("fuse", "reparameterize", "switch_to_deploy")
@@ -178,7 +179,9 @@ def exchange(
     warnings = [folded(name, model, targets)]
     if not reads_out and where in (None, "pool"):
         warnings.append(left_alone(name, seen, functional))
-    warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER, recalibrate))
+    # Large windows on the dense map of a patch embedding take minutes.
+    with Progress(f"trying {name} in the model"):
+        warnings.append(carry_out(name, model, edits, example, "" if reads_out else CHEAPER, recalibrate))
     if bare:
         warnings.append(f"{name} follows {', '.join(bare)} at once: no one module has the activation's map")
     log.info("%s replaces %s", name, ", ".join(map(str, edits)))

@@ -141,7 +141,7 @@ def test_an_operator_of_an_installed_package_is_checked_by_its_signature(monkeyp
     with pytest.raises(
         ValueError, match=r"pool\.kernel_size: mine has no option 'kernel_size'; choose from fancy"
     ):
-        jobs_of(Request(["pool.name=mine", "~pool.ties", "+pool.fancy=2"]))
+        jobs_of(Request(["pool.name=mine", "+pool.fancy=2"]))
     settings = {**jobs_of(Request())[0].settings, "pool": {"name": "mine", "fancy": 2}}
     check.check(settings)
     settings["pool"]["fancy"] = "x"

@@ -87,9 +87,9 @@ SWEEPS = {
         ["probe.gradient={samples:3}"],
         ["probe.gradient.epsilon=0.1", "probe.gradient.epsilon=0.2"],
     ],
-    "pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'": [
+    "pool@stage.s2=inherit,avg ~probe.cost seed=3,4 data.root='a b,c'": [
         ["pool@stage.s2=inherit", "pool@stage.s2=avg"],
-        ["~fit.lr"],
+        ["~probe.cost"],
         ["seed=3", "seed=4"],
         ["data.root='a b,c'"],
     ],
@@ -125,12 +125,20 @@ def test_each_job_of_a_sweep_is_what_hydra_composes_for_it(line):
 
 
 def test_whole_configurations_made_from_one_composition_are_hydras():
-    lines = ["pool=lp", "seed=3", "pool.p=1.5", "hydra.sweep.dir=x", "~fit.lr", "fit.epochs=2", "data.root=a"]
+    lines = [
+        "pool=lp",
+        "seed=3",
+        "pool.p=1.5",
+        "hydra.sweep.dir=x",
+        "~probe.cost",
+        "fit.epochs=2",
+        "data.root=a",
+    ]
     overrides = OverridesParser.create().parse_overrides(lines)
     with initialize_config_dir(str(conf_dir()), job_name="train", version_base="1.3"):
         composing.name_runs_by(())
         composer = Composer("train")
-        few = OverridesParser.create().parse_overrides(["pool=lp", "hydra.sweep.dir=x", "~fit.lr"])
+        few = OverridesParser.create().parse_overrides(["pool=lp", "hydra.sweep.dir=x", "~probe.cost"])
         composer.job(few, quickly=True)
         made = composer.job(overrides, quickly=True)
         whole = compose("train", lines, return_hydra_config=True)
@@ -154,6 +162,8 @@ def test_configurations_that_differ_in_values_are_composed_once(monkeypatch):
     ("line", "folders"),
     [
         ("pool=avg fit.lr=0.1", ["outputs/digits/convnet/avg+fit.lr=0.1/seed0"]),
+        ("++experiment=mnist_fast", ["outputs/mnist_fast/mnist/sprint/max/seed0"]),
+        ("+pool=avg +probe=none", ["outputs/digits/convnet/avg+probe=none/seed0"]),
         ("experiment=mnist_fast", ["outputs/mnist_fast/mnist/sprint/max/seed0"]),
         ("pool=avg hydra.mode=RUN", ["outputs/digits/convnet/avg/seed0"]),
         ("hydra.run.dir=here", ["here"]),
@@ -269,6 +279,15 @@ def test_an_experiment_measures_what_its_user_asks_for(file):
         ("hydra.mode=both", "hydra.mode"),
         ("=3", "=3: expected KEY=VALUE, e.g. pool=max"),
         ("~=3", "~=3: expected KEY=VALUE"),
+        ("fit=finetune ~fit.lr", "~fit.lr: the run would have its default: type fit.lr=0.01"),
+        ("~probe.cost.every_epochs", "type probe.cost.every_epochs=0"),
+        ("fit.seed=1", "did you mean 'seed'?"),
+        ("hydra.verbose=true", "because some others name code: a configuration cannot"),
+        (
+            "model=mynet:build",
+            'with [project.entry-points."cnnpool.networks"] mine = "mynet:build", or in Python',
+        ),
+        ("model=MyNet", 'mine = "MODULE:NAME", or in Python model= of cnnpool.train and cnnpool.load'),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(line, said, mine):
@@ -371,7 +390,7 @@ def test_jobs_asked_for_twice_run_once_and_that_is_said(capsys):
 
 
 def test_different_jobs_in_one_folder_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"here would be the folder of two jobs \(seed: 0 -> 1\)"):
+    with pytest.raises(ValueError, match=r"^outputs/here would be the folder of two jobs \(seed: 0 -> 1\)"):
         jobs_of(asked("-m seed=0,1 hydra.sweep.subdir=here"))
     with pytest.raises(ValueError, match=r"data.size: 8 -> 9"):
         jobs_of(asked("-m data.size=8,9 hydra.sweep.subdir=here"))

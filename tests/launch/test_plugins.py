@@ -1,6 +1,7 @@
 """Sweepers and launchers of Hydra's in front of our runs; each test needs the plugin of its name."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -162,4 +163,5 @@ def test_a_plugins_own_error_is_no_mistake_in_the_command_line(capsys):
     whole.hydra.runtime.choices["hydra/sweeper"] = "optuna"
     for error, said in ((AssertionError(), "AssertionError"), (OSError("no\nwhere"), "OSError: no")):
         assert plugins._ended(Mock(side_effect=error), [], whole) == 1
-        assert capsys.readouterr().err == f"error: hydra/sweeper=optuna failed: {said}\n"
+        line = rf"error: hydra/sweeper=optuna failed: {said} \(python3\.\d+/unittest/mock\.py:\d+\)\n"
+        assert re.fullmatch(line, capsys.readouterr().err)

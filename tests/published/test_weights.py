@@ -109,6 +109,16 @@ def test_identity_sees_names_shapes_types_and_every_bit():
 def test_wrappers_names_are_taken_off():
     inner = {"module.a": torch.zeros(1), "module.b": torch.ones(1)}
     assert list(tensors_of({"state_dict": inner, "epoch": 3})) == ["a", "b"]
+    # Of a run of this package, whose model holds the network; another's network may have a part of that name.
+    inner = {f"model.network.{name}": value for name, value in zip("ab", inner.values(), strict=True)}
+    assert list(tensors_of({"state_dict": inner, "cnnpool": {}})) == ["a", "b"]
+    assert list(tensors_of({"state_dict": inner})) == ["network.a", "network.b"]
+
+
+def test_of_a_whole_model_the_line_that_saves_its_weights_is_named(tmp_path):
+    torch.save(network(), tmp_path / "model.pth")
+    with pytest.raises(ValueError, match=r"whole model: save torch\.save\(model\.state_dict\(\), FILE\)$"):
+        from_file(tmp_path / "model.pth")
 
 
 timm = pytest.importorskip("timm")

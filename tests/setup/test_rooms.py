@@ -58,7 +58,7 @@ ROOMS = {
     "published": (
         "safetensors timm torch torchvision .as_found .bounds .choices .model .registry .run_folder .surgery"
     ),
-    "surgery": f"torch .as_found .pool .quantity .readout .registry {BASES}",
+    "surgery": f"torch .as_found .pool .quantity .readout .registry .system.progress {BASES}",
     "inspection": (
         "matplotlib timm torch torchvision .cli_parser .explain .fit.optimizers .network .published "
         f".quantity .recipe .registry .run_folder .surgery .system .tables {LAYERS}"

@@ -156,13 +156,18 @@ def test_a_method_that_would_make_a_convolution_without_the_operator_is_named(ca
     assert "lost" not in caplog.text
 
 
-def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
-    caplog.set_level(logging.WARNING)
+def test_a_swap_that_makes_a_network_much_costlier_says_so_after_saying_what_takes_so_long(
+    caplog, monkeypatch
+):
+    caplog.set_level(logging.INFO)
+    for name in ("SILENT_S", "LINES_S"):
+        monkeypatch.setattr(f"cnnpool.system.progress.{name}", 0.0)
     model = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU())
     cnnpool.swap(model, "blur", example=EXAMPLE)
     # 128 channels of 48 products: 4 x 4 outputs and a ReLU, then 13 x 13 outputs, a blur to 4 x 4 and a ReLU.
     costs = "197 k -> 2.08 M FLOPs of convolutions and matrix products, 4.10 k -> 25.7 k elements of maps"
     assert f"blur makes the model more expensive: {costs} an image" in caplog.text
+    assert "trying blur in the model" in caplog.messages
     caplog.clear()
     cnnpool.swap(nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU()), "blur", example=EXAMPLE, order="before")
     assert "expensive" not in caplog.text
