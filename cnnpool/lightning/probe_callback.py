@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,8 +17,9 @@ from torchmetrics import Metric
 from cnnpool.as_found import buffers_kept, examined, generators_kept
 from cnnpool.lightning import probe_batch
 from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, fingerprint, measurable
-from cnnpool.probe import Batch, Probe
+from cnnpool.probe import Batch, Probe, ShiftInvariance
 from cnnpool.probe.base import Result, Stages, described, ends_of, maps_of, scalars
+from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import measurable as measurable_stages
@@ -26,7 +29,7 @@ from cnnpool.surgery.trace import FunctionalPooling, dry_run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Network = Callable[[LightningModule], nn.Module]
+Network = Callable[[LightningModule], nn.Module] | str
 NETWORK = "pass network=, a function from the LightningModule to the module that turns images into logits"
 STAGES = "stages=, names of modules that return a map"
 
@@ -45,11 +48,13 @@ class ProbeCallback(Callback):
         probe: e.g. ``cnnpool.probe.LieDerivative()``.
         samples: images of the probe batch, >= 1.
         every_epochs: measure after every this many epochs, >= 1.
-        quantities: names of those to log, such as ``("zero_fraction",)``; None: all.
+        quantities: names of those to log, or of groups, as below the probe in ``results.json``, such as
+            ``("zero_fraction",)`` or ``("consistency",)``; None: all.
         stages: dotted names of the downsampling modules, or the modules by name; None: found by a dry run,
             as in ``cnnpool.swap``.
-        network: from the LightningModule to the module that turns images into logits; None: itself.
-        unpack: from a batch of the loader to (images, labels); by default its first two items.
+        network: from the LightningModule to the module that turns images into logits, or the dotted name of
+            that; None: itself.
+        unpack: from a batch of the loader to (images, labels), or their keys; by default its first two items.
         batch: (images, labels), or a ``cnnpool.probe.Batch``, in place of the loader's images.
         mean, std: normalisation of images in 0..1, by channel, which gives the value of a black pixel.
             Without them the smallest value of each channel in the probe batch is black.
@@ -69,21 +74,23 @@ class ProbeCallback(Callback):
         *,
         samples: int = 128,
         every_epochs: int = 1,
-        quantities: Sequence[str] | None = None,
-        stages: Sequence[str] | Stages | None = None,
+        quantities: str | Sequence[str] | None = None,
+        stages: str | Sequence[str] | Stages | None = None,
         network: Network | None = None,
-        unpack: Unpack = probe_batch.first_two,
+        unpack: Unpack | Sequence[Any] = probe_batch.first_two,
         batch: Sequence[Tensor | None] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ):
         if every_epochs < 1:
             raise ValueError(f"every_epochs must be at least 1, got {every_epochs}")
+        quantities = [quantities] if isinstance(quantities, str) else quantities
+        stages = [stages] if isinstance(stages, str) else stages
         self.probe = probe
         self.quantities = chosen(probe, quantities)
         self.every_epochs = every_epochs
         self.stages = stages
-        self.network = network
+        self.network = attrgetter(network) if isinstance(network, str) else network
         several = isinstance(batch, list | tuple)
         if batch is not None and not (several and 2 <= len(batch) <= len(Batch._fields)):
             got = f"a {type(batch).__name__} of {len(batch)}" if several else described(batch)
@@ -93,7 +100,7 @@ class ProbeCallback(Callback):
             raise ValueError("mean and std belong together: give both, or neither")
         self.ends = ends_of(mean, std) if mean is not None and std is not None else None
         self.latest: Result = {}
-        self._collected = BatchCollector(samples, unpack)
+        self._collected = BatchCollector(samples, unpack if callable(unpack) else itemgetter(*unpack))
         self._from_training = self._checked = self._failed = False
         key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
         own_unpack = None if unpack is probe_batch.first_two else unpack
@@ -314,13 +321,18 @@ def end_of_epoch(trainer: Trainer, module: LightningModule) -> tuple[int, int]:
 
 
 def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
-    """The quantities of ``probe`` of these names, their keys without the stage; else a ValueError."""
+    """The quantities that ``probe`` measures of these names, their keys without the stage, or of groups of
+    them; else a ValueError.
+    """
+    others = PRESETS.keys() - probe.presets if isinstance(probe, ShiftInvariance) else set()
+    measured = [one for one in probe.quantities if not others.intersection(one.key.split("."))]
     if names is None:
-        return list(probe.quantities)
+        return measured
     known: dict[str, list[Quantity]] = {}
-    for one in probe.quantities:
+    for one in measured:
         parts = [part for part in one.key.split(".") if part not in ("stages", "<stage>", "<px>")]
-        known.setdefault(".".join(parts), []).append(one)
+        for name in accumulate(parts, "{}.{}".format):
+            known.setdefault(name, []).append(one)
     for name in names:
         if name not in known:
             raise ValueError(f"quantities: {probe.section} has no {name!r}; {did_you_mean(name, known)}")

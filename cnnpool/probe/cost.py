@@ -3,6 +3,7 @@
 import logging
 import statistics
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -144,7 +145,9 @@ def flops(model: nn.Module, image: Tensor) -> int | None:
         # The counter has counted these twice now.
         own.append(None if stated is None else max(stated - counted, 0) - counted)
 
-    with ExitStack() as hooks, examined(model), torch.no_grad(), uncompiled(), counter:
+    # The counter's global hooks, of which a compiled module warns, count nothing twice.
+    quiet = warnings.catch_warnings(action="ignore", category=UserWarning)
+    with ExitStack() as hooks, examined(model), torch.no_grad(), uncompiled(), quiet, counter:
         for module in set(_counting(model)):
             hooks.enter_context(module.register_forward_hook(add, with_kwargs=True))
         model(image.to(device_of(model)))

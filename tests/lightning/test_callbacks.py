@@ -105,11 +105,13 @@ def test_sharded_parameters_are_refused(sharding):
 
 def test_stages_can_be_named_any_probe_measures_and_the_network_may_be_a_part_of_the_module(train):
     # Without validation the batch comes from training.
-    named, lie = Aliasing(stages=["network.3"]), ProbeCallback(probe.LieDerivative(samples=8), samples=8)
-    part = GradientRouting(network=lambda module: module.network)
+    named, own = Aliasing(stages=["network.3"]), {"network": lambda module: module.network}
+    lie = ProbeCallback(probe.LieDerivative(samples=8), samples=8, **own)
+    part = GradientRouting(network="network", stages="3", quantities="zero_fraction", unpack=[0, 1])
     train(named, lie, part, validate=False)
     assert {tag.rpartition("/")[2] for tag in named.values} == {"network_3"}
-    assert "gradient/zero_fraction/3" in part.values and any(tag.startswith("lie/") for tag in lie.values)
+    assert part.values.keys() == {"gradient/zero_fraction/3"}
+    assert {tag.rpartition("/")[2] for tag in lie.values} >= {"3", "5"}
     with pytest.raises(ValueError, match=r"no module 'network.33'; did you mean 'network.3'"):
         train(Aliasing(stages=["network.33"]))
 
@@ -185,6 +187,10 @@ def test_chosen_quantities_alone_are_logged_and_watched(train):
     assert 2 + 4 <= trainer.current_epoch <= 20 and watch.wait_count <= 4
     with pytest.raises(ValueError, match="quantities: gradient has no 'zeros'; choose from"):
         GradientRouting(quantities=("zeros",))
+    group = ShiftInvariance(presets=["tips"], quantities=["consistency"])
+    assert [one.key for one in group.quantities] == ["consistency.tips"]
+    with pytest.raises(ValueError, match=r"'consistency\.tips'; did you mean 'consistency'"):
+        ShiftInvariance(quantities=["consistency.tips"])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint64])

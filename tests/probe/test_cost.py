@@ -46,6 +46,8 @@ def test_flops_count_convolution_linear_and_pooling_and_a_strided_convolution_on
     tiny, strided = Tiny(), Tiny("strided")
     layers = 2 * 16 * 9 * 2 + 2 * 8 * 3
     assert flops(tiny, torch.zeros(1, 1, 4, 4)) == layers + tiny.pool.flops(4, 4) > layers
+    # Without a warning.
+    assert flops(torch.compile(tiny), torch.zeros(1, 1, 4, 4)) == layers + tiny.pool.flops(4, 4)
     assert flops(strided, torch.zeros(1, 1, 4, 4)) == layers + 2 * 4 * 9 * 2 * 2
 
 
