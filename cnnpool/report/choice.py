@@ -104,7 +104,11 @@ def known(runs: Sequence[Run], key: str) -> bool:
 
 
 def baseline(choices: Sequence[Choice], wanted: str | float | None) -> Choice:
-    """The choice ``wanted``, by label, a part or a value in it; without, max pooling if there is any."""
+    """The choice ``wanted``, by label, a part or a value in it; without, max pooling if there is any.
+
+    Choices that diverged in all seeds are none to compare with.
+    """
+    choices = [one for one in choices if not all(run.diverged for run in one.runs.values())]
     if wanted is None:
         # Of other programs any key may name the operator.
         some = [one for one in choices if "max" in ({one.results.pool["name"]} - {""} or _parts(one.label))]

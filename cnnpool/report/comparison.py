@@ -163,7 +163,7 @@ def _pairable(choices: Sequence[Choice], by: Sequence[str]) -> list[str]:
     where = [f"{key}={','.join(dict.fromkeys(text_at(first[name], key) for name in names))}" for key in by]
     line = " ".join(f"--where {shlex.quote(one)}" for one in where)
     exact = names == [name for name, run in first.items() if meets(run, where)]
-    return [f"without the others {', '.join(names)} are paired by seed{f': {line}' * exact}"]
+    return [f"{', '.join(names)} alone are paired by seed{f': {line}' * exact}"]
 
 
 def _understood(

@@ -106,7 +106,7 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     # With a third group, the line that pairs the two that can be.
     path = rows(tmp_path / "odd.csv", "group,seed,acc", *lines, *(f"c,{i},{x}" for i, x in enumerate(second)))
     found = cnnpool.compare(path, "acc", by="group", seed="seed")
-    assert found.comparison.notes == ["without the others a, c are paired by seed: --where group=a,c"]
+    assert found.comparison.notes == ["a, c alone are paired by seed: --where group=a,c"]
     assert cnnpool.compare(path, "acc", by="group", seed="seed", where="group=a,c").comparison.paired
 
 

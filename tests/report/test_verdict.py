@@ -133,6 +133,8 @@ def test_a_seed_that_diverged_forbids_a_verdict_and_a_choice_that_did_has_a_row(
     assert "avg: diverged for seed 4; left out of all means" in comparison.notes
     assert "runs/avg/4: failed: the loss became nan" in comparison.notes
     assert "15 compared, 19 found" in render.pages(comparison, [], [])["report.md"]
+    with pytest.raises(ValueError, match="'wild' is not among the choices: 'avg', 'max'"):
+        compare(runs, against="wild")
     with pytest.raises(ValueError, match=r"no finished run among 3 \(3 failed\)"):
         compare(runs[-3:])
 
