@@ -1,13 +1,15 @@
 """A worked example: a batch of small images through one operator and back."""
 
 import copy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of
-from cnnpool.pool import ApsPool2d, LpsPool2d, MedianPool2d
+from cnnpool.pool import ApsPool2d, LpsPool2d, MaxApsPool2d, MedianPool2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
 from cnnpool.pool.strided import Rectifier
@@ -29,7 +31,7 @@ MOST_OUTPUTS = 256
 SEED = 0
 """Seed of weights and draws."""
 NOISE = 1e-12
-"""Derivatives below this are rounding errors."""
+"""Derivatives that are smaller for every image are rounding errors."""
 PROBES = 128
 
 
@@ -40,7 +42,13 @@ DRAWN = (
 
 def number(value: float | Tensor) -> str:
     """Four digits: 4, 0.0625, -1.333."""
-    return f"{round(float(value), 9) + 0.0:.4g}"
+    # Rounded twice, so that 0.35625 is 0.3563 whatever its last bits are.
+    return f"{float(f'{float(value):.12g}') + 0.0:.4g}"
+
+
+def matrix(rows: Iterable[Tensor]) -> str:
+    """Rows on one line: ``1 3; 4 4``."""
+    return "; ".join(" ".join(map(number, row)) for row in rows)
 
 
 def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> str:
@@ -57,10 +65,17 @@ def tie(image: Tensor, window: Tensor, output: float, derivative: Tensor) -> str
 
 
 def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
-    """For each sample, a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing."""
+    """For each sample, a text for each phase, ``x[1::2,0::2]: ||x_k||_2 = 4.69, kept``; or nothing.
+
+    Of ``max_aps`` they are phases of the dense maximum m, which comes first.
+    """
     if not isinstance(operator, PolyphasePool2d):
         return []
-    whole, (down, across) = complete(images, operator.stride), operator.stride
+    x, maps, first = "x", images, [[] for _ in images]
+    if isinstance(operator, MaxApsPool2d):
+        x, maps = "m", operator.dense(images)
+        first = [[f"m = [{matrix(one[0])}]"] for one in maps]
+    whole, (down, across) = complete(maps, operator.stride), operator.stride
     assert operator.phase is not None
     weights = operator.phase.detach()
     if not weights.is_floating_point():
@@ -68,17 +83,20 @@ def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
     label, scores = "", weights
     if isinstance(operator, ApsPool2d):
         parts = torch.stack(components(whole, operator.stride), 1).flatten(2)
-        label, scores = f"||x_k||_{operator.p:g} = ", torch.linalg.vector_norm(parts, operator.p, 2)
+        label, scores = f"||{x}_k||_{operator.p:g} = ", torch.linalg.vector_norm(parts, operator.p, 2)
     elif isinstance(operator, LpsPool2d):
         label, scores = "logit = ", operator.logits(whole)
 
     def text(k: int, weight: float, score: float) -> str:
         share = "kept" if weight == 1 else f"weight {number(weight)}" if weight or not label else ""
         parts = [f"{label}{number(score)}"] * bool(label) + [share] * bool(share)
-        return f"x[{k // across}::{down},{k % across}::{across}]: {', '.join(parts)}"
+        return f"{x}[{k // across}::{down},{k % across}::{across}]: {', '.join(parts)}"
 
     rows = zip(weights.flatten(1).tolist(), scores.flatten(1).tolist(), strict=True)
-    return [[text(k, *both) for k, both in enumerate(zip(*row, strict=True))] for row in rows]
+    return [
+        one + [text(k, *both) for k, both in enumerate(zip(*row, strict=True))]
+        for one, row in zip(first, rows, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -178,6 +196,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
     with torch.no_grad():
         parts = phases(operator, images)
     slopes, reach = derivatives(operator, images), windows(operator, images.shape)
+    slopes = torch.where(reach | (slopes.abs() >= NOISE), slopes, 0)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
     routes = gradient_of(name) + here(name, operator, slopes, reach) if group == "pool" else ""
     stated = {fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")}
@@ -189,7 +208,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
         outputs=outputs.detach(),
         evaluated=evaluated,
         upstream=upstream.expand_as(outputs),
-        gradients=without_noise(gradients),
+        gradients=torch.where((slopes != 0).any(1, keepdim=True), gradients, 0),
         derivatives=slopes,
         windows=reach,
         weights={key: value.detach() for key, value in operator.named_parameters()},
@@ -215,14 +234,14 @@ def _plain_weights(operator: nn.Module) -> None:
                     layer.bias.zero_()
 
 
-def forward(operator: nn.Module, images: Tensor) -> Tensor:
+def forward(operator: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """Outputs as maps, (N, 1, h, w); a readout's vector is (N, 1, 1, D). Every call makes the same draw."""
     torch.manual_seed(SEED)
     outputs: Tensor = operator(images)
     return outputs[:, None, None, :] if outputs.ndim == 2 else outputs
 
 
-def derivatives(operator: nn.Module, images: Tensor) -> Tensor:
+def derivatives(operator: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """dy/dx of every output, (N, h*w, H, W), for images (N, 1, H, W)."""
     images = images.clone().requires_grad_()
     outputs = forward(operator, images).flatten(1)
@@ -231,11 +250,7 @@ def derivatives(operator: nn.Module, images: Tensor) -> Tensor:
         # One backward pass serves all samples, which do not depend on each other.
         (row,) = torch.autograd.grad(outputs[:, index].sum(), images, retain_graph=True)
         rows.append(row[:, 0])
-    return without_noise(torch.stack(rows, 1))
-
-
-def without_noise(values: Tensor) -> Tensor:
-    return torch.where(values.abs() < NOISE, 0, values)
+    return torch.stack(rows, 1)
 
 
 def rectifying(operator: nn.Module, images: Tensor) -> tuple[Tensor, Tensor | None, bool]:
@@ -302,8 +317,14 @@ def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
     generator, cells = torch.Generator().manual_seed(SEED), shape[2] * shape[3]
     probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
     peaks = 8 * torch.eye(cells, dtype=torch.float64).view(cells, *shape[1:])
-    if not getattr(operator, "random", False):
-        return (derivatives(operator, torch.cat([probes, peaks])) != 0).any(0).expand(shape[0], -1, -1, -1)
-    # Draws differ between samples, so every batch must have the example's size.
-    batches = [*probes.split(shape[0]), *(peak.expand(shape) for peak in peaks)]
-    return torch.stack([derivatives(operator, batch) != 0 for batch in batches]).any(0)
+    if getattr(operator, "random", False):
+        # Draws differ between samples, so every batch must have the example's size.
+        batches = [*probes.split(shape[0]), *(peak.expand(shape) for peak in peaks)]
+        return torch.stack([derivatives(operator, batch).abs() >= NOISE for batch in batches]).any(0)
+    each: list[Callable[[Tensor], Tensor]] = [operator]
+    if isinstance(operator, MaxApsPool2d) and operator.phase is not None:
+        # Windows of the phase that the image keeps.
+        each = [partial(operator, phase=phase.expand(PROBES + cells)) for phase in operator.phase]
+    batch = torch.cat([probes, peaks])
+    reach = torch.stack([(derivatives(one, batch).abs() >= NOISE).any(0) for one in each])
+    return reach.expand(shape[0], -1, -1, -1)

@@ -1,6 +1,7 @@
 """The worked example as a picture."""
 
 import textwrap
+from itertools import groupby, product
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -48,17 +49,22 @@ def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
         line: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": 2}
         row, column = divmod(index, width)
         outputs.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, **line))
-        rows, columns = window.any(1).nonzero(), window.any(0).nonzero()
-        if not len(rows):
-            continue
         inset = 0.04 + step * int((windows[:index] & window).any((1, 2)).sum())
-        left, top = float(columns.min()) - 0.5 + inset, float(rows.min()) - 0.5 + inset
-        wide, high = float(columns.max()) + 0.5 - inset - left, float(rows.max()) + 0.5 - inset - top
-        inputs.add_patch(Rectangle((left, top), wide, high, **line))
+        for (top, down), (left, across) in product(runs(window.any(1)), runs(window.any(0))):
+            corner = left - 0.5 + inset, top - 0.5 + inset
+            inputs.add_patch(Rectangle(corner, across - 2 * inset, down - 2 * inset, **line))
         if example.chooses(n, index):
             for i, j in derivatives[index].nonzero().tolist():
                 radius = 0.3 - step * int(derivatives[:index, i, j].count_nonzero())
                 inputs.add_patch(Circle((j, i), radius, **line))
+
+
+def runs(seen: Tensor) -> list[tuple[int, int]]:
+    """Start and length of each run of neighbours in a window, of which one around the edge has two."""
+    places = [place for place, inside in enumerate(seen.tolist()) if inside]
+    groups = groupby(enumerate(places), lambda pair: pair[1] - pair[0])
+    found = [[place for _, place in group] for _, group in groups]
+    return [(run[0], len(run)) for run in found]
 
 
 def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, high: float) -> None:

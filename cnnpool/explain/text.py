@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.explain.example import DRAWN, Example, number
+from cnnpool.explain.example import DRAWN, Example, matrix, number
 
 WIDTH = 100
 """Most characters per line of grids."""
@@ -32,7 +32,7 @@ def _forward(example: Example, n: int) -> list[str]:
         titles, grids = ["x", "y (this draw)", "y (evaluation)"], [*grids, example.evaluated[n, 0]]
     lines = side_by_side(titles, grids)
     if example.phases:
-        lines += ["", "the phases x_k:", *(f"  {one}" for one in example.phases[n])]
+        lines += ["", "the phases:", *(f"  {one}" for one in example.phases[n])]
     if example.derivatives[n].flatten(1).count_nonzero(1).max() > FEW:
         return [*lines, "", "dy/dx of each output:", *_grids(example, n)]
     lines += ["", "each output and the inputs it depends on (dy/dx in brackets):"]
@@ -66,10 +66,8 @@ def _output(example: Example, n: int, index: int) -> str:
     ]
     if example.chooses(n, index):
         window = example.windows[n, index]
-        rows = [
-            " ".join(map(number, line[seen])) for line, seen in zip(image, window, strict=True) if seen.any()
-        ]
-        message.append(f"of window [{'; '.join(rows)}]")
+        rows = [line[seen] for line, seen in zip(image, window, strict=True) if seen.any()]
+        message.append(f"of window [{matrix(rows)}]")
     if tie := example.tie(n, index):
         message.append(tie)
     return "  ".join(message)

@@ -203,7 +203,7 @@ class MaxApsPool2d(ApsPool2d):
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
     """
 
-    formula = "y_k, k = argmax_k ||y_k||_p over the s x s phases y_k of the dense maximum"
+    formula = "m_k, k = argmax_k ||m_k||_p over the s x s phases m_k of the dense maximum m"
     paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
     shift = "commutes with every circular shift, up to a shift of the output"
     gradient = "sparse"
@@ -224,14 +224,15 @@ class MaxApsPool2d(ApsPool2d):
         self.max = MaxPool2d(channels, kernel_size=both(kernel_size), stride=1, padding=0, ties=ties)
 
     def choose(self, x: Tensor) -> Tensor:
-        return super().choose(self._dense(x))
+        return super().choose(self.dense(x))
 
     def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
         check_batch(x, type(self).__name__)
-        dense = self._dense(x)
+        dense = self.dense(x)
         return super().forward(dense, super().choose(dense) if phase is None else phase)
 
-    def _dense(self, x: Tensor) -> Tensor:
+    def dense(self, x: Tensor) -> Tensor:
+        """The maximum of the window that begins at each pixel."""
         down, across = self.max.kernel_size
         y: Tensor = self.max(pad(x, (0, across - 1, 0, down - 1), "circular"))
         return y

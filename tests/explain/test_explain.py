@@ -141,6 +141,14 @@ def test_the_phase_of_aps_is_the_one_of_the_largest_norm_printed():
         kept = ", kept" if square == 57 else ""
         assert f"x[{start}]: ||x_k||_2 = {number(square**0.5)}{kept}\n" in said[0]
     assert "x[0::2,0::2]: ||x_k||_2 = 7.348, kept\n" in said[1] and said[1].count("kept") == 1
+    # The maximum comes first: of the phases of [4 4 5 5; 4 6 6 5; 2 6 6 4; 3 3 4 4], around the edge, that of
+    # 4 5 6 4 is the strongest.
+    said = text(example("max_aps", IMAGES[:1]))
+    assert "m = [4 4 5 5; 4 6 6 5; 2 6 6 4; 3 3 4 4]\n" in said and said.count("kept") == 1
+    assert f"m[0::2,1::2]: ||m_k||_2 = {number(93**0.5)}, kept\n" in said
+    for square in (81, 77, 86):
+        assert f"||m_k||_2 = {number(square**0.5)}\n" in said
+    assert re.findall(r"of window \[(.*)\]", said) == ["3 2; 4 1", "1 0; 4 5", "2 6; 0 2", "0 1; 1 4"]
 
 
 def test_lps_shows_its_logits_and_the_shares_drawn():
@@ -211,6 +219,20 @@ def test_the_picture_draws_windows_in_the_colours_of_their_outputs_and_marks_the
     assert [circle.center for circle in circles] == [(0, 2), (1, 1), (0, 2), (1, 1)]
     assert [circle.get_edgecolor() for circle in circles] == colours[0]
     assert len({circle.radius for circle in circles if circle.center == (0, 2)}) == 2
+
+
+def test_a_window_around_the_edge_has_a_border_on_either_side():
+    centres = [box.get_center().tolist() for box in boxes(figure(example("max_aps", IMAGES[:1])).axes[0])]
+    expected = [[1.5, 0.5], [0, 0.5], [3, 0.5], [1.5, 2.5], [0, 2.5], [3, 2.5]]
+    torch.testing.assert_close(torch.tensor(centres), torch.tensor(expected), rtol=0, atol=1e-6)
+
+
+def test_an_input_counts_as_without_gradient_only_where_its_derivative_is_zero():
+    shown = example("logsumexp", images("0 0 0 0; 0 0 0 0; 0 0 0 0; 0 0 0 6"), "readout")
+    # softmax(10 x): e^-60 for a zero beside the 6.
+    assert "8.757e-27" in (said := text(shown)) and "\n0 of 16 inputs get no gradient" in said
+    # Fourier transforms round the zeros of an input that counts for no output.
+    assert "e-3" not in text(example("flc"))
 
 
 def test_the_picture_says_what_decided_and_marks_no_winner_where_all_inputs_count():
