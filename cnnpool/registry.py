@@ -229,6 +229,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The nearest ``known`` word, also by a part of a dotted key, else all, or the first eight of many."""
     known = sorted(known)
     near = nearest(word, known) or [key for key in known if word in key.split(".")]
+    # MaxPool2d is max.
+    near = near or [key for key in known if len(key) > 2 and word.lower().startswith(key)]
     if near:
         return f"did you mean {near[0]!r}?"
     if len(known) > MOST:

@@ -45,6 +45,7 @@ def test_a_long_list_of_names_is_cut():
     assert registry.did_you_mean("zzz", names).endswith("... (1000 in all)")
     assert registry.did_you_mean("zzz", names[:2]) == "choose from name0, name1"
     assert registry.did_you_mean("zzz", []) == "it takes none"
+    assert registry.did_you_mean("MaxPool2d", ["ada", "max", "max_blur"]) == "did you mean 'max'?"
     assert registry.did_you_mean("width", ["model.width.a", "seed"]) == "did you mean 'model.width.a'?"
 
 

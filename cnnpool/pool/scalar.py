@@ -46,7 +46,8 @@ class Positive(Scalar):
         **place: Unpack[Place],
     ):
         if learnable and not above < value < math.inf:
-            raise ValueError(f"{name} must be finite and above {above:g} to be learnable, got {value}")
+            rule = f"must be finite and above {above:g} to be learnable"
+            raise ValueError(f"{name} {rule}, got {value}; learnable=false fixes it there")
         start = torch.full((copies,), value - above, dtype=torch.float64)
         # The inverse of softplus, log(e^v - 1), without the overflow at large v.
         super().__init__(value, start + torch.log(-torch.expm1(-start)) if learnable else None, **place)
@@ -65,7 +66,8 @@ class Fraction(Scalar):
         self, name: str, value: float, shape: tuple[int, ...], *, learnable: bool, **place: Unpack[Place]
     ):
         if learnable and value in (0, 1):
-            raise ValueError(f"{name} must be above 0 and below 1 to be learnable, got {value}")
+            rule = "must be above 0 and below 1 to be learnable"
+            raise ValueError(f"{name} {rule}, got {value}; learnable=false fixes it there")
         # One-dimensional, so that weight decay leaves it alone as it does every bias.
         start = torch.full((torch.Size(shape).numel(),), value, dtype=torch.float64)
         super().__init__(value, start.logit() if learnable else None, **place)

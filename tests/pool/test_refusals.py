@@ -28,9 +28,15 @@ REFUSED = [
     (lambda: build("ada", 3, beta=1.0), "beta must"),
     (lambda: build("adaptive_blur", 4, groups=3), "groups must divide the 4 channels, got 3"),
     (lambda: build("avg", 1, padding=2), "at most half of kernel_size=2, got 2"),
-    (lambda: build("lp", 3, p=1.0, learnable=True), "p must be finite and above 1 to be learnable"),
+    (
+        lambda: build("lp", 3, p=1.0, learnable=True),
+        "p must be finite and above 1 to be learnable, got 1.0; learnable=false",
+    ),
     (lambda: build("max", 1, kernel_size=8, ties="split"), "at most 63 cells"),
-    (lambda: build("mixed", 3, mix=1.0), "mix must be above 0 and below 1 to be learnable"),
+    (
+        lambda: build("mixed", 3, mix=1.0),
+        "mix must be above 0 and below 1 to be learnable, got 1.0; learnable=false",
+    ),
     (lambda: build("reduction", 2, kernel_size=3, padding=2), "padding"),
     (lambda: build("s3", 1, grid=5), r"grid must be a multiple of stride=\(2, 2\), got 5"),
     # Numbers given to a function.
