@@ -22,7 +22,7 @@ class AdaptivePool2d(LikeTorch, WholeCellPool2d):
     """
 
     paper = "He 2014, arXiv:1406.4729"
-    shift = "commutes with shifts by multiples of H/H' where H' divides H"
+    shift = "equivariant to shifts by multiples of H/H' where H' divides H"
 
     def __init__(
         self, channels: int, *, stride: Size = 2, output_size: Size | None = None, **place: Unpack[Place]
@@ -178,7 +178,7 @@ class Resize2d(WholeCellPool2d):
 
     formula = "sum_i w_i x_i, w a triangle of half-width s, normalised inside the map"
     paper = "Turkowski 1990, Filters for Common Resampling Tasks (Graphics Gems)"
-    shift = "commutes with shifts by multiples of the stride; aliases less than the average"
+    shift = "equivariant to shifts by multiples of the stride; aliases less than the average"
     gradient = "dense"
 
     def __init__(

@@ -92,7 +92,7 @@ class AdaptiveBlurPool2d(CellPool2d):
 
     formula = "sum_i w_i x_i, w = softmax(norm(conv(x)))"
     paper = "Zou 2020, arXiv:2008.09604"
-    shift = "commutes with shifts by multiples of the stride; learns where to blur"
+    shift = "equivariant to shifts by multiples of the stride; learns where to blur"
     gradient = "uneven"
     fixed_channels = True
 

@@ -166,7 +166,7 @@ class ApsPool2d(PolyphasePool2d):
 
     formula = "x_k, k = argmax_k ||x_k||_p over the s x s phases x_k"
     paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
-    shift = "commutes with every circular shift, up to a shift of the output"
+    shift = "equivariant to every circular shift, up to a shift of the output"
     gradient = "sparse"
 
     def __init__(
@@ -205,7 +205,7 @@ class MaxApsPool2d(ApsPool2d):
 
     formula = "m_k, k = argmax_k ||m_k||_p over the s x s phases m_k of the dense maximum m"
     paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
-    shift = "commutes with every circular shift, up to a shift of the output"
+    shift = "equivariant to every circular shift, up to a shift of the output"
     gradient = "sparse"
 
     def __init__(

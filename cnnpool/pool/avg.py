@@ -120,7 +120,7 @@ class AvgPool2d(LikeTorch, WindowPool2d):
 
     formula = "1/n sum_i x_i"
     paper = "LeCun 1990, Handwritten digit recognition with a back-propagation network"
-    shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
+    shift = "equivariant to shifts by multiples of the stride; a box filter damps the aliasing of the rest"
     gradient = "dense"
     cell_flops = 1
     torch_module = nn.AvgPool2d
@@ -178,7 +178,7 @@ class SumPool2d(WindowPool2d):
 
     formula = "sum_i x_i"
     paper = "LeCun 1998, doi:10.1109/5.726791"
-    shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
+    shift = "equivariant to shifts by multiples of the stride; a box filter damps the aliasing of the rest"
     gradient = "dense"
 
     def __init__(

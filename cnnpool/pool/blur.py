@@ -76,7 +76,7 @@ class BlurPool2d(CellPool2d):
 
     formula = "sum_i b_i x_i, b = binomial / 2^(m-1) per axis"
     paper = "Zhang 2019, arXiv:1904.11486"
-    shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
+    shift = "equivariant to shifts by multiples of the stride; aliases less the wider the filter"
     gradient = "dense"
 
     def __init__(
@@ -192,7 +192,7 @@ class MaxBlurPool2d(Pool2d):
 
     formula = "sum_i b_i max_j x_ij, b = binomial / 2^(m-1) per axis"
     paper = "Zhang 2019, arXiv:1904.11486"
-    shift = "commutes with shifts by multiples of the stride; nearly commutes with the rest"
+    shift = "equivariant to shifts by multiples of the stride, and nearly to the rest"
     gradient = "sparse"
 
     def __init__(

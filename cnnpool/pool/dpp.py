@@ -97,7 +97,7 @@ class DppPool2d(WindowPool2d):
     )
     paper = "Saeedan 2018, arXiv:1804.04076"
     shift = (
-        "commutes with shifts by multiples of the stride; keeps detail, so it aliases more than the average"
+        "equivariant to shifts by multiples of the stride; keeps detail, so it aliases more than the average"
     )
     gradient = "dense"
     fixed_channels = True

@@ -110,7 +110,7 @@ class IdealLowpassPool2d(Resampling, CellPool2d):
 
     formula = "inverse Fourier transform of X(f) [|f| < 1/(2s)], at every s-th pixel"
     paper = "Michaeli 2023, arXiv:2303.08085"
-    shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
+    shift = "equivariant to shifts by multiples of the stride, and to any shift in between: nothing aliases"
     gradient = "dense"
 
     def forward(self, x: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class SpectralPool2d(Resampling, RationalPool2d):
 
     formula = "inverse Fourier transform of the H/s x W/s lowest frequencies X(f)"
     paper = "Rippel 2015, arXiv:1506.03767"
-    shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
+    shift = "equivariant to shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
 
     def __init__(
@@ -222,9 +222,9 @@ class DiffStride2d(Resampling, RationalPool2d):
         smoothness: R, width of the ramp in frequencies, > 0.
     """
 
-    formula = "inverse Fourier transform of X(k) clip((R + H/(2S) - |k|)/R, 0, 1), S learnt"
+    formula = "inverse Fourier transform of X(k) clip((R + H/(2S) - |k|)/R, 0, 1), S = s/sigmoid(band)"
     paper = "Riad 2022, arXiv:2202.01653"
-    shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
+    shift = "equivariant to shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
 
     def __init__(
@@ -274,7 +274,7 @@ class FlcPool2d(Resampling, CellPool2d):
 
     formula = "Re inverse Fourier transform of X(f) at -1/(2s) <= f < 1/(2s)"
     paper = "Grabinski 2022, arXiv:2204.00491"
-    shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
+    shift = "equivariant to shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
 
     def flops(self, height: int, width: int) -> int:

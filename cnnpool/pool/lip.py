@@ -121,9 +121,9 @@ class LipPool2d(WindowPool2d):
         bottleneck: 0 for one 3x3 convolution, C^2*9 weights; n >= 1 for 1x1, 3x3, 1x1 over C/n channels.
     """
 
-    formula = "sum_i e^(g_i) x_i / sum_i e^(g_i), g = 12 sigmoid(norm(conv(x)))"
+    formula = "sum_i e^(g_i) x_i / sum_i e^(g_i), g = scale sigmoid(norm(conv(x)))"
     paper = "Gao 2019, arXiv:1908.04156"
-    shift = "commutes with shifts by multiples of the stride; may learn to suppress what would alias"
+    shift = "equivariant to shifts by multiples of the stride; may learn to suppress what would alias"
     gradient = "uneven"
     fixed_channels = True
 

@@ -126,7 +126,7 @@ class LpPool2d(LikeTorch, WindowPool2d):
 
     formula = "(mean_i |x_i|^p)^(1/p)"
     paper = "Gulcehre 2014, arXiv:1311.1780"
-    shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
+    shift = "equivariant to shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
     cell_flops = 4
     torch_module = nn.LPPool2d
@@ -209,7 +209,7 @@ class GemPool2d(WindowPool2d):
 
     formula = "(mean_i max(x_i, eps)^p)^(1/p)"
     paper = "Radenović 2018, arXiv:1711.02512"
-    shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
+    shift = "equivariant to shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
     cell_flops = 4
 

@@ -40,7 +40,7 @@ class LpsPool2d(PolyphasePool2d):
         "sum_k t_k x_k, t_k = softmax_k((l_k + Gumbel noise)/tau), tau a temperature"
     )
     paper = "Rojas-Gomez 2022, arXiv:2210.08001"
-    shift = "in evaluation: commutes with every circular shift, up to a shift of the output"
+    shift = "in evaluation: equivariant to every circular shift, up to a shift of the output"
     gradient = "sparse"
     fixed_channels = True
     random = True
@@ -104,7 +104,7 @@ class TipsPool2d(PolyphasePool2d):
 
     formula = "sum_k t_k x_k over the s x s phases x_k, t_k = softmax_k(w mean relu(conv(x))_k), w learnt"
     paper = "Saha & Gokhale 2024, arXiv:2404.07410"
-    shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
+    shift = "equivariant to shifts by multiples of the stride; other shifts move the weights with the phases"
     gradient = "dense"
     fixed_channels = True
 

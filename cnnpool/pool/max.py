@@ -202,7 +202,7 @@ class MaxPool2d(LikeTorch, WindowPool2d):
 
     formula = "max_i x_i"
     paper = "Zhou & Chellappa 1988, ICNN"
-    shift = "commutes with shifts by multiples of the stride; the winners move with the pixels in between"
+    shift = "equivariant to shifts by multiples of the stride; the winners move with the pixels in between"
     gradient = "sparse"
     torch_module = nn.MaxPool2d
     keep_winners: bool = False

@@ -61,9 +61,9 @@ class MixedPool2d(WindowPool2d):
         mix: share of max, in [0, 1], or where it starts when learnable.
     """
 
-    formula = "a max_i x_i + (1 - a) mean_i x_i"
+    formula = "a max_i x_i + (1 - a) mean_i x_i, a = mix"
     paper = "Lee 2016, arXiv:1509.08985"
-    shift = "commutes with shifts by multiples of the stride; between max and average"
+    shift = "equivariant to shifts by multiples of the stride; between max and average"
     gradient = "dense"
     cell_flops = 2
 
@@ -101,9 +101,9 @@ class RandomMixedPool2d(WindowPool2d):
         evaluate: expected (mix by the frequency) or majority (the more frequent of the two, max on a tie).
     """
 
-    formula = "max_i x_i or mean_i x_i, each with probability 1/2"
+    formula = "max_i x_i with the given probability, else mean_i x_i"
     paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
-    shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
+    shift = "in evaluation: equivariant to shifts by multiples of the stride; between max and average"
     gradient = "dense"
     cell_flops = 2
     random = True
@@ -210,7 +210,7 @@ class GatedPool2d(WindowPool2d):
 
     formula = "g max_i x_i + (1 - g) mean_i x_i, g = sigmoid(sum_i w_i x_i)"
     paper = "Lee 2016, arXiv:1509.08985"
-    shift = "commutes with shifts by multiples of the stride; between max and average"
+    shift = "equivariant to shifts by multiples of the stride; between max and average"
     gradient = "dense"
     cell_flops = 4
 
@@ -289,7 +289,7 @@ class TreePool2d(WindowPool2d):
 
     formula = "g v_1.x + (1 - g) v_2.x, g = sigmoid(w.x), at every node"
     paper = "Lee 2016, arXiv:1509.08985"
-    shift = "commutes with shifts by multiples of the stride; aliases unless it learns low-pass filters"
+    shift = "equivariant to shifts by multiples of the stride; aliases unless it learns low-pass filters"
     gradient = "dense"
     gain = None
 

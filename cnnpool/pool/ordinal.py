@@ -55,7 +55,7 @@ class MedianPool2d(PlainWindowPool2d):
     formula = "median_i x_i (the lower one of an even number)"
     paper = "Tukey 1977, Exploratory Data Analysis (as a filter)"
     shift = (
-        "commutes with shifts by multiples of the stride; not a low-pass filter, but drops single outliers"
+        "equivariant to shifts by multiples of the stride; not a low-pass filter, but drops single outliers"
     )
     gradient = "sparse"
 
@@ -122,9 +122,9 @@ class OrdinalPool2d(WindowPool2d):
         weights: softmax or free.
     """
 
-    formula = "sum_r w_r x_(r), x_(1) >= x_(2) >= ..."
+    formula = "sum_r w_r x_(r), x_(1) >= x_(2) >= ..., w = softmax(weight)"
     paper = "Kumar 2018; Deliège 2021, arXiv:2109.01561"
-    shift = "commutes with shifts by multiples of the stride; between average and the order it learns"
+    shift = "equivariant to shifts by multiples of the stride; between average and the order it learns"
     gradient = "dense"
 
     def __init__(

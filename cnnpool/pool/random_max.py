@@ -40,7 +40,7 @@ class FractionalMaxPool2d(RationalPool2d):
 
     formula = "max_i x_i between edges a_0 < a_1 < ... with random distances, floor or ceil of their mean"
     paper = "Graham 2014, arXiv:1412.6071"
-    shift = "in evaluation: commutes with no shift, since the windows are unequal"
+    shift = "in evaluation: equivariant to no shift, since the windows are unequal"
     gradient = "sparse"
     random = True
     equivariant = False
@@ -136,7 +136,7 @@ class S3Pool2d(WholeCellPool2d):
 
     formula = "max_i x_i at random rows and columns of each grid in training, its mean over s x s in eval"
     paper = "Zhai 2017, arXiv:1611.05138"
-    shift = "in evaluation: commutes with shifts by multiples of the stride, the edge aside"
+    shift = "in evaluation: equivariant to shifts by multiples of the stride, the edge aside"
     gradient = "sparse"
     random = True
 

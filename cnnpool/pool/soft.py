@@ -76,7 +76,7 @@ class SoftPool2d(WindowPool2d):
 
     formula = "sum_i e^(beta x_i) x_i / sum_i e^(beta x_i)"
     paper = "Stergiou 2021, arXiv:2101.00440"
-    shift = "commutes with shifts by multiples of the stride; larger beta aliases more, like max"
+    shift = "equivariant to shifts by multiples of the stride; larger beta aliases more, like max"
     gradient = "dense"
     cell_flops = 5
 
@@ -173,7 +173,7 @@ class AdaPool2d(WindowPool2d):
         "beta sum_i w_i x_i + (1 - beta) SoftPool(x), w = softmax_i(2|x_i m| / (x_i^2 + m^2)), m = mean_i x_i"
     )
     paper = "Stergiou 2023, arXiv:2111.00772"
-    shift = "commutes with shifts by multiples of the stride while beta is the same everywhere"
+    shift = "equivariant to shifts by multiples of the stride while beta is the same everywhere"
     gradient = "dense"
     cell_flops = 14
 
@@ -250,7 +250,7 @@ class LogSumExpPool2d(WindowPool2d):
 
     formula = "(1/r) log mean_i exp(r x_i)"
     paper = "Boureau 2010, A Theoretical Analysis of Feature Pooling in Visual Recognition (ICML)"
-    shift = "commutes with shifts by multiples of the stride; larger r aliases more, like max"
+    shift = "equivariant to shifts by multiples of the stride; larger r aliases more, like max"
     gradient = "dense"
     cell_flops = 5
 

@@ -126,7 +126,7 @@ class StochasticPool2d(PlainWindowPool2d):
 
     formula = "x_i with probability x_i / sum_j x_j in training, sum_i x_i^2 / sum_j x_j in eval (x >= 0)"
     paper = "Zeiler & Fergus 2013, arXiv:1301.3557"
-    shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
+    shift = "in evaluation: equivariant to shifts by multiples of the stride; between max and average"
     gradient = "sparse"
     random = True
 

@@ -71,7 +71,7 @@ class StridedConv2d(ConvolvingPool2d):
 
     formula = "act(norm(sum_i w_i x_i + b))"
     paper = "Springenberg 2015, arXiv:1412.6806"
-    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    shift = "equivariant to shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "uneven"
     mixes: ClassVar[bool] = True
     """Every output channel sees all input channels, not only its own."""
@@ -131,7 +131,7 @@ class AvgConv2d(ConvolvingPool2d):
 
     formula = "act(norm(W mean x_i + b))"
     paper = "He 2019, arXiv:1812.01187"
-    shift = "commutes with shifts by multiples of the stride; aliases less than a strided convolution"
+    shift = "equivariant to shifts by multiples of the stride; aliases less than a strided convolution"
     gradient = "dense"
     ceil_mode = True
 
@@ -181,7 +181,7 @@ class ConvBlur2d(ConvolvingPool2d, CellPool2d):
 
     formula = "sum_i b_i act(norm(sum_j w_j x_ij + b))"
     paper = "Zhang 2019, arXiv:1904.11486"
-    shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
+    shift = "equivariant to shifts by multiples of the stride; aliases less the wider the filter"
     gradient = "uneven"
 
     def __init__(
@@ -240,7 +240,7 @@ class ConvPool2d(ConvolvingPool2d):
 
     formula = "max_i act(norm(sum_j w_j x_ij + b))"
     paper = "Springenberg 2015, arXiv:1412.6806"
-    shift = "commutes with shifts by multiples of the stride; aliases like max pooling"
+    shift = "equivariant to shifts by multiples of the stride; aliases like max pooling"
     gradient = "uneven"
 
     def __init__(
@@ -295,7 +295,7 @@ class ReductionBlock2d(ConvolvingPool2d):
 
     formula = "[max_i x_i, act(norm(sum_i w_i x_i + b))]"
     paper = "Szegedy 2016, arXiv:1512.00567"
-    shift = "commutes with shifts by multiples of the stride; both branches alias"
+    shift = "equivariant to shifts by multiples of the stride; both branches alias"
     gradient = "uneven"
 
     def __init__(

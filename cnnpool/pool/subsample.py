@@ -27,7 +27,7 @@ class Subsample2d(CellPool2d):
 
     formula = "x[0, 0] of each s x s cell"
     paper = "LeCun 1998, as part of a strided convolution"
-    shift = "commutes with shifts by multiples of the stride; aliases everything else"
+    shift = "equivariant to shifts by multiples of the stride; aliases everything else"
     gradient = "sparse"
 
     def flops(self, height: int, width: int) -> int:
@@ -53,7 +53,7 @@ class NoPool2d(Pool2d):
 
     formula = "x"
     paper = "Yu & Koltun 2016, arXiv:1511.07122"
-    shift = "commutes with every shift"
+    shift = "equivariant to every shift"
     gradient = "dense"
     kernel_size = (1, 1)
     stride = (1, 1)

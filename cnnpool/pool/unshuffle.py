@@ -60,9 +60,9 @@ class UnshuffleConv2d(ConvolvingPool2d, CellPool2d):
             With either the convolution has no bias.
     """
 
-    formula = "act(norm(sum_i w_i x_i + b)), cells side by side"
+    formula = "act(norm(sum_i w_i x_i + b)), cells side by side; norm=layer comes before the sum"
     paper = "Sunkara 2022, arXiv:2208.03641"
-    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    shift = "equivariant to shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
 
     def __init__(
@@ -115,9 +115,9 @@ class PatchConv2d(ConvolvingPool2d):
             pixel before it, as in ConvNeXt's downsampling (Liu 2022, arXiv:2201.03545).
     """
 
-    formula = "sum_i w_i x_i + b, windows side by side"
+    formula = "norm(sum_i w_i x_i + b), windows side by side; norm=layer comes before the sum"
     paper = "Dosovitskiy 2021, arXiv:2010.11929"
-    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    shift = "equivariant to shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
 
     def __init__(

@@ -134,7 +134,7 @@ class WaveletPool2d(CellPool2d):
 
     formula = "sum_ij h_i h_j x_ij, h Daubechies' low-pass filter"
     paper = "Li 2020, arXiv:2005.03337"
-    shift = "commutes with shifts by multiples of the stride; aliases the less, the higher the order"
+    shift = "equivariant to shifts by multiples of the stride; aliases the less, the higher the order"
     gradient = "dense"
     gain: float | None = 2.0
 
@@ -182,7 +182,7 @@ class HaarPool2d(CellPool2d):
 
     formula = "(x_1 + x_2 + x_3 + x_4)/2"
     paper = "Li 2020, arXiv:2005.03337"
-    shift = "commutes with shifts by multiples of the stride; aliases as the 2 x 2 average"
+    shift = "equivariant to shifts by multiples of the stride; aliases as the 2 x 2 average"
     gradient = "dense"
     gain = 2.0
 
@@ -269,7 +269,7 @@ class LiftPool2d(CellPool2d):
 
     formula = "s_s + d_s + s_d + d_d, where d = x_odd - P(x_even), s = x_even + U(d) along each axis"
     paper = "Zhao 2021, arXiv:2104.00996"
-    shift = "commutes with shifts by multiples of the stride; odd and even pixels are treated differently"
+    shift = "equivariant to shifts by multiples of the stride; odd and even pixels are treated differently"
     gradient = "dense"
     gain: float | None = None
 
