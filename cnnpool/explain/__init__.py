@@ -1,6 +1,7 @@
 """Forward and backward of one operator on a small example, number by number."""
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"wrote {picture}\n")
     prefix = f"{where}=" if group else ""
     size = images.shape[2], images.shape[3]
-    tried = [key for key in MORE if _works(build, where, name, size, MORE[key])]
-    sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried)}\n")
+    tried = [key for key in MORE if key not in options and _works(build, where, name, size, MORE[key])]
+    sys.stdout.write(f"\nask more:\n{_more(prefix + name, where, tried, args)}\n")
     kept = [f"{where}.{key}={as_typed(value)}" for key, value in shown.options.items()]
     if where == "pool" and not issubclass(entry_of(where, name), Pool2d):
         sys.stdout.write(f"to train with it, derive {name} from cnnpool.pool.Pool2d\n")
@@ -81,15 +82,13 @@ def _works(build: Callable[..., object], *arguments: object) -> bool:
     return True
 
 
-def _more(operator: str, group: "Group", keys: Iterable[str]) -> str:
+def _more(operator: str, group: "Group", keys: Iterable[str], asked: Namespace) -> str:
     shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
     rows = [(" ".join([operator, *(f"{k}={v}" for k, v in MORE[key].items())]), shows[key]) for key in keys]
     values = "1 2; 3 4" if group == "pool" else "1 2 3 4; 5 6 7 8; 4 3 2 1; 8 7 6 5"
-    rows += [
-        (f"{operator} --batch", "two images, and where the mean over them enters"),
-        (f'{operator} --values "{values}"', "numbers of your own"),
-        ("--list", "the other operators"),
-    ]
+    rows += [(f"{operator} --batch", "two images, and where the mean over them enters")] * (not asked.batch)
+    rows += [(f'{operator} --values "{values}"', "numbers of your own")] * (not asked.values)
+    rows += [("--list", "the other operators")]
     width = max(len(words) for words, _ in rows)
     return "".join(f"  cnnpool explain {words:{width}}  {about}\n" for words, about in rows)
 

@@ -1,17 +1,20 @@
 """A worked example: a batch of small images through one operator and back."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import le
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of
-from cnnpool.pool import ApsPool2d, LpsPool2d, MaxApsPool2d, MedianPool2d
+from cnnpool import registry
+from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of, shown
+from cnnpool.pool import ApsPool2d, LpsPool2d, MaxApsPool2d, MedianPool2d, Pool2d, ReductionBlock2d
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
+from cnnpool.pool.scalar import Scalar
 from cnnpool.pool.strided import Rectifier
 
 IMAGES = torch.tensor(
@@ -38,6 +41,19 @@ PROBES = 128
 DRAWN = (
     f"One random draw in training mode, seed {SEED}; another seed gives another y. Evaluation is not random."
 )
+BATCH_NORM = (
+    "Shown in evaluation: batch norm takes its running mean and variance, here 0 and 1. In training it takes "
+    "those of the batch, so that images meet in it."
+)
+LAYER_NORM = (
+    "The example has one channel, and the layer norm of a single value is always 0; of several it is not."
+)
+NO_MAXIMUM = "The example has one channel, which the convolution takes; of C channels the maximum takes C//2."
+KEPT = {
+    "activation", "ceil_mode", "conv_padding_mode", "edges", "learnable",
+    "norm", "padding_mode", "per", "ragged", "ties",
+}  # fmt: skip
+"""Words and truth values among the options that leave an operator's formula as it is."""
 
 
 def number(value: float | Tensor) -> str:
@@ -108,7 +124,7 @@ class Example:
     says that an output can leave inputs of its window without gradient where no two inputs are equal;
     ``options`` are those set, READABLE ones included. ``rectified``, of the shape of y, is what a ReLU gets
     that ends the operator, ``inner_relu`` whether there is one; ``own_gradients`` are dL_n/dw of the
-    operator's weights, (N, *shape).
+    operator's weights, (N, *shape). ``notes`` say why the example shows what it shows.
     """
 
     title: str
@@ -128,6 +144,7 @@ class Example:
     rectified: Tensor | None
     inner_relu: bool
     own_gradients: dict[str, Tensor]
+    notes: list[str]
 
     @property
     def weight_gradients(self) -> Tensor:
@@ -148,7 +165,9 @@ class Example:
             inner = self.inner_relu and self.outputs[n].flatten()[index] == 0
             return "no input: the ReLU within sets all that this output uses to 0" if inner else ""
         before = self.rectified[n].flatten()[index]
-        return f"no input: ReLU sets {number(before)} to 0" if before <= 0 else ""
+        if before == 0:
+            return "no input: at 0 the slope of ReLU is 0"
+        return f"no input: ReLU sets {number(before)} to 0" if before < 0 else ""
 
     def tie(self, n: int, index: int) -> str:
         """The tie in the window of output ``index`` of sample ``n``; empty if chance or phases decide, or if
@@ -202,7 +221,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
     stated = {fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")}
     return Example(
         title=f"{name} ({settings})" if settings else name,
-        formula=getattr(operator, "formula", UNKNOWN),
+        formula=formula_of(operator, options, registry.options_of(entry_of(group, name))),
         facts=({"gradient": routes} if routes else {}) | stated,
         images=images,
         outputs=outputs.detach(),
@@ -211,7 +230,7 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
         gradients=torch.where((slopes != 0).any(1, keepdim=True), gradients, 0),
         derivatives=slopes,
         windows=reach,
-        weights={key: value.detach() for key, value in operator.named_parameters()},
+        weights=weights_of(operator, images),
         phases=parts,
         # Which of equal cells a median selects depends on the others.
         picks=not isinstance(operator, MedianPool2d)
@@ -220,14 +239,49 @@ def _example(name: str, images: Tensor, group: Group | None, options: dict[str, 
         rectified=rectified,
         inner_relu=inner,
         own_gradients=own,
+        notes=notes(operator),
     )
+
+
+def formula_of(operator: nn.Module, options: dict[str, object], legal: Mapping[str, registry.Option]) -> str:
+    """The operator's formula, and which of the options given may change it."""
+    blurs = {"filter_size"} if isinstance(operator, PolyphasePool2d) else set()
+    changed = [
+        f"{key}={shown(value)}"
+        for key, value in options.items()
+        if value != legal[key].default
+        and (key in blurs or (isinstance(value, str | bool | None) and key not in KEPT))
+    ]
+    remark = f"  (formula of the defaults, which {', '.join(changed)} may change)" if changed else ""
+    return getattr(operator, "formula", UNKNOWN) + remark
+
+
+def weights_of(operator: nn.Module, images: Tensor) -> dict[str, Tensor]:
+    """Weights by name, and numbers of the formula that are kept as others."""
+    kept = {
+        f"{name} (from {name}.raw)": part(images).detach()
+        for name, part in operator.named_modules()
+        if isinstance(part, Scalar) and part.learnable
+    }
+    return {key: value.detach() for key, value in operator.named_parameters()} | kept
+
+
+def notes(operator: nn.Module) -> list[str]:
+    layers = list(operator.modules())
+    rows = {
+        DRAWN: getattr(operator, "random", False),
+        BATCH_NORM: any(isinstance(layer, nn.BatchNorm2d) for layer in layers),
+        LAYER_NORM: any(isinstance(layer, nn.LayerNorm) and layer.weight.numel() == 1 for layer in layers),
+        NO_MAXIMUM: isinstance(operator, ReductionBlock2d),
+    }
+    return [words for words, holds in rows.items() if holds]
 
 
 def _plain_weights(operator: nn.Module) -> None:
     """Set the weights of convolutions to 0.1, 0.2, ..., which are easy to follow."""
     for layer in operator.modules():
         if isinstance(layer, nn.Conv2d):
-            count = torch.arange(layer.weight.numel(), dtype=torch.float64) % 9 + 1
+            count = torch.arange(layer.weight.numel(), dtype=torch.float64) % 10 + 1
             with torch.no_grad():
                 layer.weight.copy_((count / 10).reshape(layer.weight.shape))
                 if layer.bias is not None:
@@ -284,9 +338,14 @@ def here(name: str, operator: nn.Module, slopes: Tensor, reach: Tensor) -> str:
     """A clause on the first image of an example, where it differs from the operator's kind of gradient."""
     kind, reached = getattr(entry_of("pool", name), "gradient", ""), (slopes[0] != 0).any(0)
     if kind == "sparse" and reached.all():
-        return "; here every input gets some"
-    if (outside := ~reach[0].any(0)).any() and hasattr(operator, "kernel_size") and _border(outside):
-        mend = " (ceil_mode=true covers it)" if getattr(operator, "ceil_mode", None) is False else ""
+        return f"; {'in training, as here,' if operator.training else 'here'} every input gets some"
+    outside = ~reach[0].any(0)
+    if outside.any() and not outside.all() and _is_gapless(operator):
+        mend = (
+            " (ceil_mode=true covers it)"
+            if "ceil_mode" in registry.options_of(entry_of("pool", name))
+            else ""
+        )
         return (
             f"; here {outside.sum()} of {outside.numel()} inputs lie in a border that no window covers{mend}"
         )
@@ -295,11 +354,11 @@ def here(name: str, operator: nn.Module, slopes: Tensor, reach: Tensor) -> str:
     return ""
 
 
-def _border(outside: Tensor) -> bool:
-    """Whether the inputs ``outside``, (H, W), are the last rows and columns and no others."""
-    rows, columns = outside.all(1), outside.all(0)
-    last = all(torch.equal(one.int().sort().values, one.int()) for one in (rows, columns))
-    return last and torch.equal(outside, rows[:, None] | columns[None, :])
+def _is_gapless(operator: nn.Module) -> bool:
+    """Whether the operator slides a window that leaves no gap within or between its places."""
+    if not isinstance(operator, Pool2d) or not hasattr(operator, "kernel_size"):
+        return False
+    return operator.dilation == (1, 1) and all(map(le, operator.stride, operator.kernel_size))
 
 
 def close_images(shape: torch.Size) -> Tensor:

@@ -25,7 +25,7 @@ MOST_IMAGES = 8
 SPELLINGS = {
     "pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "convolution": "conv", "2d": ""
 }  # fmt: skip
-OTHERS_NAMES = {"conv": "strided"}
+OTHERS_NAMES = {"conv": "strided", "fc": "flatten", "fullyconnected": "flatten"}
 """Name in other programs -> the name here."""
 KINDS = {
     "sparse": "each output passes its gradient to a few inputs of its window, the others get none",

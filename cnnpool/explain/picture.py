@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from cnnpool.explain.example import DRAWN, Example, number
+from cnnpool.explain.example import Example, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,8 +92,7 @@ def _foot(example: Example) -> list[str]:
             lines.append(f"Sample {n + 1}, y[{row},{column}]: {tie}.")
     for n, parts in enumerate(example.phases, start=1):
         lines.append(f"Sample {n}: " + "   ".join(parts))
-    if example.evaluated is not None:
-        lines.append(DRAWN)
+    lines += example.notes
     covered = int((example.gradients != 0).any(0).sum())
     lines += [
         _mean(example),

@@ -1,13 +1,17 @@
 """The worked example as text."""
 
+import textwrap
+
 from torch import Tensor
 
-from cnnpool.explain.example import DRAWN, Example, matrix, number
+from cnnpool.explain.example import BATCH_NORM, Example, matrix, number
 
 WIDTH = 100
 """Most characters per line of grids."""
 FEW = 4
 """Most inputs of an output that fit on its line; for more the derivatives are shown as a grid."""
+
+ITSELF = "The operator divides nothing by N: it routes the gradient of each sample by itself."
 
 
 def text(example: Example) -> str:
@@ -15,9 +19,9 @@ def text(example: Example) -> str:
     lines = [f"== {example.title} ==", f"y = {example.formula}"]
     lines += [f"{fact}: {stated}" for fact, stated in example.facts.items()]
     for name, weight in example.weights.items():
-        lines += [f"{name} = [{', '.join(map(number, weight.flatten()))}]"]
-    if example.evaluated is not None:
-        lines += ["", DRAWN]
+        row = f"{name} = [{', '.join(map(number, weight.flatten()))}]"
+        lines += textwrap.wrap(row, WIDTH, subsequent_indent="  ")
+    lines += [line for note in example.notes for line in ("", *textwrap.wrap(note, WIDTH))]
     lines.append("")
     several = len(example.images) > 1
     for n in range(len(example.images)):
@@ -81,7 +85,8 @@ def _backward(example: Example, n: int) -> list[str]:
         f"backward: d{loss}/dx = sum over outputs of d{loss}/dy * dy/dx{own}",
         *side_by_side([f"d{loss}/dy (given)", f"d{loss}/dx"], [example.upstream[n, 0], gradient]),
         f"{int((gradient == 0).sum())} of {gradient.numel()} inputs get no gradient",
-        f"given: 1, 2, ... can be followed through; in training d{loss}/dy comes from the layer above",
+        *[f"given: 1, 2, ... can be followed through; in training d{loss}/dy comes from the layer above"]
+        * (n == 0),
     ]
 
 
@@ -102,8 +107,9 @@ def _batch(example: Example) -> list[str]:
     shares = "   ".join(f"sample {n}: {value} / {count}" for n, value in enumerate(per_sample, 1))
     return [
         *lines,
-        "The operator divides nothing by N: it routes the gradient of each sample by itself. Samples are",
-        "added up where they share a weight. With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
+        *[ITSELF] * (BATCH_NORM not in example.notes),
+        "Samples are added up where they share a weight.",
+        "With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
         f"  {shares}   sum: {number(total / count)}, the mean over the samples",
         f"With reduction='sum' there is no 1/N, and dL/dw = {number(total)}.",
         *_own(example),

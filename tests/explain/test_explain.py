@@ -42,7 +42,7 @@ def test_only_an_operator_that_picks_inputs_has_ties_and_says_so_where_it_differ
         assert example(name, equal).tie(0, 0) == ""
     assert example("max", equal).tie(0, 0).endswith("rule first: (0,0)")
     assert example("random_mixed").facts["gradient"].endswith("; here 12 of 16 inputs get none")
-    assert example("lps").facts["gradient"].endswith("; here every input gets some")
+    assert example("lps").facts["gradient"].endswith("; in training, as here, every input gets some")
 
 
 def test_commands_that_it_offers_are_its_own_and_work(capsys):
@@ -50,6 +50,7 @@ def test_commands_that_it_offers_are_its_own_and_work(capsys):
         explain.main(["max", "kernel_size=3,2"]) == explain.main(["flatten"]) == explain.main(["lift"]) == 0
     )
     said = capsys.readouterr().out
+    assert "explain max ties=split" in said and "explain max kernel_size=3 stride=1" not in said
     assert "train pool=max 'pool.kernel_size=[3, 2]'" in said and "readout=flatten readout.hidden=0" in said
     assert "lift kernel_size=3" not in said
     with pytest.raises(ValueError, match="max has no option 'channels'; choose from"):
@@ -347,6 +348,51 @@ def test_the_answer_comes_first_with_one_image_and_further_questions(capsys):
     assert "  cnnpool explain max ties=split  " in said and "  cnnpool explain --list  " in said
     assert explain.main(["max", "--batch"]) == 0
     assert "-- sample 2 --" in (said := capsys.readouterr().out) and "1/N = 1/2" in said
+    assert said.count("given: ") == 1 and "--batch" not in said and "each sample by itself." in said
+
+
+def test_batch_norm_is_said_to_be_that_of_evaluation():
+    for shown in (example("strided", norm="batch"), example("conv_pool", norm="batch")):
+        assert "Shown in evaluation: batch norm" in (said := text(shown)) and "by itself." not in said
+        assert "Shown in evaluation: batch norm" in figure(shown).get_supxlabel()
+
+
+def test_an_example_of_one_channel_says_what_it_cannot_show():
+    for shown, said in (
+        (example("reduction"), "which the convolution takes"),
+        (example("simpool"), "and the layer norm of a single value is always 0"),
+        (example("patchify", norm="layer"), "and the layer norm of a single value is always 0"),
+    ):
+        assert f"The example has one channel, {said}" in text(shown)
+    # Four pixels of a cell.
+    assert "one channel" not in text(example("unshuffle", norm="layer")) + text(example("strided"))
+
+
+@pytest.mark.parametrize(
+    "words", ["aps choose=min", "aps filter_size=3", "lp form=sum", "haar orthonormal=false", "lift bands=ll"]
+)
+def test_an_option_that_may_change_the_formula_is_named_beside_it(words):
+    _, name, options = explain.chosen(words.split())
+    remark = f"  (formula of the defaults, which {words.split()[1]} may change)\n"
+    assert f"{pool.OPERATORS[name].formula}{remark}" in text(example(name, **options))
+
+
+def test_an_option_that_the_formula_holds_for_is_not():
+    for name, options in {"max": {"ties": "last", "ceil_mode": True}, "blur": {"filter_size": 5}}.items():
+        assert "of the defaults" not in text(example(name, **options))
+    assert "of the defaults" not in text(example("aps", choose="max"))
+
+
+def test_a_number_kept_as_another_is_shown_as_itself():
+    for name, said in {"gem": "p (from p.raw) = [3]", "mixed": "mix (from mix.raw) = [0.5]"}.items():
+        assert f"\n{said}\n" in text(example(name))
+    assert "p (from p.raw) = [2]\n" in text(example("lp", learnable=True))
+    assert ".raw" not in text(example("gem", learnable=False))
+
+
+def test_filters_that_adapt_differ_from_tap_to_tap():
+    slopes = example("adaptive_blur").derivatives[0, 0]
+    assert len(slopes[:2, :2].unique()) == 4
 
 
 def test_no_line_of_many_derivatives_is_longer_than_a_screen(capsys):
@@ -363,7 +409,12 @@ def test_names_are_understood_as_people_say_them():
     for name, words in {
         "max": ("maxpool", "MaxPool2d", "max_pool2d", "max pooling"),
         **{"avg": ("avgpool", "AveragePooling"), "max_blur": ("MaxBlurPool",), "gmp": ("GMP",)},
-        **{"adaptive_avg": ("AdaptiveAvgPool2d",), "gem": ("GeM",), "strided": ("StridedConv2d",)},
+        **{
+            "adaptive_avg": ("AdaptiveAvgPool2d",),
+            "flatten": ("fc", "fully connected"),
+            "gem": ("GeM",),
+            "strided": ("StridedConv2d",),
+        },
     }.items():
         assert {found(word)[1] for word in words} == {name}
 
@@ -382,6 +433,10 @@ def test_a_zero_that_a_relu_made_names_it():
     shown = example("strided", images("1 -3; -4 -2"))
     # Padded by zeros the kernel 0.5 0.6 / 0.8 0.9 lies on the image: 0.5 - 1.8 - 3.2 - 1.8.
     assert "y[0,0] = 0  from  no input: ReLU sets -6.3 to 0" in text(shown)
+    # At 0, which nothing sets.
+    assert "y[1,0] = 0  from  no input: at 0 the slope of ReLU is 0" in text(
+        example("strided", kernel_size=1)
+    )
     # Where derivatives are grids, and where the maximum is 0 by itself.
     low = IMAGES.clone()
     low[0, 0, 3, 0] = -99
@@ -408,8 +463,14 @@ def test_a_batch_shows_the_gradient_of_the_kernel_of_each_sample_and_their_mean(
 def test_a_border_that_no_window_covers_is_said_to_be_left_out():
     fact = example("avg", IMAGES, kernel_size=3, stride=2).facts["gradient"]
     assert fact.endswith("7 of 16 inputs lie in a border that no window covers (ceil_mode=true covers it)")
-    for name, options in (("avg", {"kernel_size": 3, "stride": 2, "ceil_mode": True}), ("subsample", {})):
+    for name, options in (
+        ("avg", {"kernel_size": 3, "stride": 2, "ceil_mode": True}),
+        *(("subsample", {}), ("max", {"stride": 3}), ("patchify", {"norm": "layer"})),
+        ("max", {"kernel_size": 2, "dilation": 2, "stride": 2}),
+    ):
         assert "border" not in example(name, IMAGES, **options).facts["gradient"]
+    # Without that option.
+    assert example("strided", kernel_size=3, padding=0).facts["gradient"].endswith("that no window covers")
 
 
 def test_a_convolution_leads_to_the_strided_one():
