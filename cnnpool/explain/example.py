@@ -271,7 +271,9 @@ def notes(operator: nn.Module) -> list[str]:
     rows = {
         DRAWN: getattr(operator, "random", False),
         BATCH_NORM: any(isinstance(layer, nn.BatchNorm2d) for layer in layers),
-        LAYER_NORM: any(isinstance(layer, nn.LayerNorm) and layer.weight.numel() == 1 for layer in layers),
+        LAYER_NORM: any(
+            isinstance(layer, nn.LayerNorm) and layer.normalized_shape == (1,) for layer in layers
+        ),
         NO_MAXIMUM: isinstance(operator, ReductionBlock2d),
     }
     return [words for words, holds in rows.items() if holds]
@@ -330,7 +332,7 @@ def own_gradients(operator: nn.Module, outputs: Tensor, upstream: Tensor) -> dic
         loss = (one * upstream).sum()
         rows = torch.autograd.grad(loss, list(weights.values()), retain_graph=True, materialize_grads=True)
         for name, row in zip(weights, rows, strict=True):
-            found[name].append(row)
+            found[name].append(torch.where(row.abs() < NOISE, 0, row))
     return {name: torch.stack(rows) for name, rows in found.items()}
 
 
