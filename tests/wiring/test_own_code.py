@@ -82,6 +82,7 @@ def results_of(found):
 
 
 def test_a_classifier_of_ones_own_trains_is_recorded_and_needed(in_a_folder, caplog):
+    caplog.set_level("INFO")
     seen, csv = Seen(), CSVLogger("csv", name="", version="")
     found = cnnpool.train(QUICK, SMALL, classifier=Focal, callbacks=[seen], loggers=[csv])
     assert seen.epochs == 2
