@@ -87,7 +87,8 @@ def phases(operator: nn.Module, images: Tensor) -> list[list[str]]:
     """
     if not isinstance(operator, PolyphasePool2d):
         return []
-    x, maps, first = "x", images, [[] for _ in images]
+    x, maps = "x", images
+    first: list[list[str]] = [[] for _ in images]
     if isinstance(operator, MaxApsPool2d):
         x, maps = "m", operator.dense(images)
         first = [[f"m = [{matrix(one[0])}]"] for one in maps]
@@ -253,7 +254,7 @@ def formula_of(operator: nn.Module, options: dict[str, object], legal: Mapping[s
         and (key in blurs or (isinstance(value, str | bool | None) and key not in KEPT))
     ]
     remark = f"  (formula of the defaults, which {', '.join(changed)} may change)" if changed else ""
-    return getattr(operator, "formula", UNKNOWN) + remark
+    return f"{getattr(operator, 'formula', UNKNOWN)}{remark}"
 
 
 def weights_of(operator: nn.Module, images: Tensor) -> dict[str, Tensor]:
