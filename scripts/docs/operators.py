@@ -35,7 +35,7 @@ questions of their own.
 How to read the tables. *Formula*: one output y over its window x_1..x_n. *Learnt*: parameters for {CHANNELS}
 channels. *Draws*: takes random numbers in training; no operator does in evaluation. *Density*: share of the
 inputs with a gradient that is not zero, on a {CHANNELS} x {SIZE[0]} x {SIZE[1]} map of Gaussian noise in
-evaluation mode, dense upstream gradient. *Shift*: an operator is [equivariant](shift_invariance.md) to a shift
+evaluation mode, dense upstream gradient. *Shift*: it is [equivariant](shift_invariance.md) to a shift
 if shifting its input shifts its output alike, borders aside. *FLOPs*: per input value,
 additions, multiplications, comparisons and elementary functions counted as one each. *Export*: the H and W
 that one graph of `torch.export` or ONNX serves, with the outputs of ONNX Runtime equal to torch's; N may
