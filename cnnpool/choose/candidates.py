@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cnnpool.choose.options import RECIPE
+from cnnpool.choose.options import RECIPE, Options
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.folders import choice_name
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
+from cnnpool.registry import options_of
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import differences, identity_settings
@@ -64,6 +66,8 @@ class Network:
                 why = "the runs of a study lie in its own folder, see choose.out"
             elif key == "overwrite":
                 why = "a study resumes from its finished runs; begin another by choose.out="
+            elif key != "out" and key in options_of(Options):
+                why = f"did you mean choose.{key}?"
             elif key == "seed" and not (type(seed := override.value()) is int and 0 <= seed < 2**31):
                 why = "seed is that of the first round, a whole number of at least 0"
             else:
@@ -78,28 +82,34 @@ class Network:
         return replace(self, spared=tuple(spare))
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
-        own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
-        folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
-        lines = [*DEFAULTS, *self.spared, *own, *overrides_of(label), *more]
-        lines += [f"seed={','.join(map(str, seeds))}", f"out='{folder}'"]
+        pool, *options = overrides_of(label)
+        # What all of them share says nothing in the name of a run.
+        name = choice_name(pool.removeprefix("pool="), [*options, *more])
+        lines = [*self.spared, pool, *options, *more, f"seed={','.join(map(str, seeds))}"]
         try:
-            found = jobs_of(Request(lines, True, self.config_dir, self.config_name))
+            return self._composed(out, *lines, f"hydra.sweep.subdir='{name}/seed${{seed}}'")
         except ValueError as error:
             place = f"tune with {label}" if more else f"pools={label}"
             raise ValueError(f"choose.{place}: {error}") from None
-        if len(found) != len(seeds):
-            raise ValueError(
-                "the experiment sweeps more than pool and seed: choose takes one network and recipe"
-            )
-        return found
+
+    def _composed(self, out: Path, *lines: str) -> list[Job]:
+        own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
+        folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
+        lines = (*DEFAULTS, *own, *lines, f"out='{folder}'")
+        return jobs_of(Request(lines, True, self.config_dir, self.config_name))
 
     def checked(self, label: str, more: Sequence[str] = ()) -> Mapping[str, Any]:
         """The settings of a candidate's first run, after the checks that a run makes before it reads data."""
         return self.jobs(label, [self.first_seed], Path("outputs"), more)[0].settings
 
     def home(self) -> Path:
+        """The folder of a study; a ValueError if what all candidates share is wrong."""
         root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
-        job = self.jobs("max", [self.first_seed], Path(root))[0]
+        job, *more = self._composed(Path(root), "pool=max", f"seed={self.first_seed}")
+        if more:
+            raise ValueError(
+                "the experiment sweeps more than pool and seed: choose takes one network and recipe"
+            )
         *above, choice, _ = Path(job.name).parts
         words = choice.partition("+")[2] or "default"
         return Path(os.path.relpath(Path(root, "choose", *above, words)))

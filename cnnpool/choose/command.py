@@ -3,7 +3,7 @@
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ COSTS = {
 }
 """Short names on the command line; other numbers are named by their key."""
 RUNS = "runs"
+FEW_STEPS = 20
 FEW_IMAGES = 100  # Fewer, or a margin below one image, give a warning that accuracy decides little
 
 
@@ -47,13 +48,18 @@ def choose(arguments: Namespace) -> int:
     network = Network(rest, arguments.config_dir, arguments.config_name)
     command = ["cnnpool", "choose", *arguments.words]
     with Signals():
-        study = prepare(options, network)
-        with held(study.ledger.folder):
-            return _conduct(study, command)
+        try:
+            study = prepare(options, network)
+            with held(study.ledger.folder):
+                return _conduct(study, command)
+        except Stopped as stop:
+            sys.stderr.write(f"{stop}; rerun the same command to resume: {shlex.join(command)}\n")
+            return stop.status
 
 
 def prepare(options: Options, network: Network) -> Study:
     """Make the study and its folder, after all checks that need no run."""
+    home = network.home()
     first = network.checked(options.pools[0])
     if is_published(first) and KEEP not in options.pools:
         options = replace(options, pools=(KEEP, *options.pools))
@@ -69,7 +75,7 @@ def prepare(options: Options, network: Network) -> Study:
     for key, values in tries(options.tune).items():
         for value in values:
             network.checked(options.pools[0], [f"{key}={value}"])
-    folder = Path(options.out) if options.out else network.home()
+    folder = Path(options.out or home)
     decided = identity_settings(settings[0])
     design = {
         "pools": list(options.pools),
@@ -80,9 +86,11 @@ def prepare(options: Options, network: Network) -> Study:
         **{group: chosen for group, chosen in decided.items() if group not in ("pool", "seed")},
     }
     arms = [Arm(label, network, folder / RUNS) for label in options.pools]
+    # A mistake about the images leaves no folder.
+    warnings = tuple(read_images(settings[0], metric, network.first_seed))
     with held(folder):
         ledger = opened(folder, design)
-    return Study(options, metric, cost, arms, ledger, settings[0])
+    return Study(options, metric, cost, arms, ledger, warnings)
 
 
 def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure, Measure]:
@@ -111,59 +119,57 @@ def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure,
 def _measure(option: str, name: str, short: Mapping[str, str], quantities: Sequence[Quantity]) -> Measure:
     key = short.get(name, name)
     if (found := find(quantities, key)) is None:
-        near = nearest(name, [*short, *(one.key for one in quantities)], cutoff=0.5)
+        # Numbers of the test images judge what was chosen by others.
+        keys = [one.key for one in quantities if not one.key.startswith("test.")]
+        near = nearest(name, [*short, *keys], cutoff=0.5)
         listed = f"choose {', '.join(short)}, or a key of results.json"
         words = f"did you mean {near[0]!r}?" if near else listed
         raise ValueError(f"choose.{option}={name}: the runs do not measure it; {words}")
     return Measure(key, found)
 
 
-def read_images(study: Study) -> None:
-    """Read the images once, so that decoding does not use up the budget, and warn if they are few."""
+def read_images(settings: Mapping[str, Any], metric: Measure, seed: int) -> Iterator[str]:
+    """Read the images once, so that decoding does not use up the budget; yields warnings if they are few."""
     from cnnpool import data
 
-    settings, metric = study.settings, study.metric
     # The machines of a cluster read images themselves.
     if settings.get("launch", {}).get("name", "local") not in ("local", "processes"):
         return
-    dataset = data.build(**sized(settings), seed=study.first_seed)
+    dataset, fit = data.build(**sized(settings), seed=seed), settings["fit"]
+    steps = fit["max_steps"] or fit["epochs"] * len(dataset.train_loader())
+    if steps < FEW_STEPS:
+        yield (
+            f"a run takes {steps} training steps, in batches of {dataset.source.batch_size}: networks learn "
+            "next to nothing in so few; lower data.batch_size, or raise fit.epochs"
+        )
     splits = {
         "val.accuracy": ("validation", dataset.val, "raise data.val_size"),
         "test.accuracy": ("test", dataset.test, "add images"),
     }
-    if metric.key not in splits:
-        return
-    words, split, remedy = splits[metric.key]
-    images = len(split.labels)
-    if images < FEW_IMAGES:
-        study.warnings = (
-            f"{images} {words} images decide: one of them is {100 / images:.2f} points of accuracy; {remedy}",
-        )
+    if (found := splits.get(metric.key)) and (images := len(found[1])) < FEW_IMAGES:
+        words, _, remedy = found
+        share = f"{100 / images:.2f} points of accuracy"
+        yield f"{images} {words} images decide: one of them is {share}; {remedy}"
 
 
 def _conduct(study: Study, command: Sequence[str]) -> int:
     folder = study.ledger.folder
     sys.stdout.write(f"study: {folder} (log: {folder / LOG})\n")
     sys.stdout.flush()
-    try:
-        read_images(study)
-        for warning in study.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
-        with Display(study) as display:
-            with Clock(study) as clock:
-                view, reason = Driver(study, clock, display.show).drive()
-            ending = verdict.Ending(view, reason, command)
-            display.end(ending)
-            report = page.write(study, ending)
-    except Stopped as stop:
-        sys.stderr.write(f"{stop}; rerun the same command to resume: {shlex.join(command)}\n")
-        return stop.status
+    for warning in study.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+    with Display(study) as display:
+        with Clock(study) as clock:
+            view, reason = Driver(study, clock, display.show).drive()
+        ending = verdict.Ending(view, reason, command)
+        display.end(ending)
+        report = page.write(study, ending)
     table, following = text(page.columns(study, view)), verdict.next_command(study, ending)
     sys.stdout.write(f"{table}\n{verdict.verdict(study, ending)}\n\nreport: {report}\n")
     board = next_lines(*filter(None, [following]), ("tensorboard", "--logdir", str(folder)))
     sys.stdout.write(f"{board}{'':6}{BOARD}\n")
     sys.stdout.flush()
-    return 0 if view.recommended is not None or (view.active and view.done) else 1
+    return int(ending.empty)
 
 
 class Display:

@@ -15,12 +15,11 @@ from cnnpool.choose.drive import Batch
 from cnnpool.choose.ledger import Live
 from cnnpool.choose.rounds import FIRST_ROUND
 from cnnpool.choose.study import Study, View, known
-from cnnpool.choose.verdict import Ending, fate, gone, next_command, rounds, verdict
+from cnnpool.choose.verdict import Ending, collapsed, fate, gone, next_command, rounds, verdict
 from cnnpool.quantity import fraction
 from cnnpool.report.columns import NONE, interval, mean_sd, number
 from cnnpool.report.document import ran
 from cnnpool.report.measure import ACCURACY, Measure
-from cnnpool.report.notes import learned_nothing
 from cnnpool.report.page import Sheet, pages
 from cnnpool.report.plots.panels import colours
 from cnnpool.report.render import put
@@ -138,7 +137,7 @@ def report(study: Study, ending: Ending) -> dict[str, str]:
         next=shlex.join(next_command(study, ending)),
         candidates=snapshot(study, view).sheet,
         gone=gone(study, view),
-        collapsed=_collapsed(study),
+        collapsed=collapsed(study),
         test=_on_test(study, view),
         tuned=[(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms if study.options.tune],
         spent=f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}",
@@ -149,16 +148,6 @@ def report(study: Study, ending: Ending) -> dict[str, str]:
         provenance=_provenance(study, runs),
         command=shlex.join(ending.command),
     )
-
-
-def _collapsed(study: Study) -> list[tuple[str, str]]:
-    found = []
-    for arm in study.arms:
-        runs = list(arm.runs(study.seeds).values())
-        if lost := sum(map(learned_nothing, runs)):
-            said = f"{lost} of {len(runs)} runs are no better than always predicting one class"
-            found.append((arm.label, said))
-    return found
 
 
 def _on_test(study: Study, view: View) -> Sheet:

@@ -1,10 +1,9 @@
 """A study: its candidates, its rule, and its state, which depends on the finished runs alone."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -15,24 +14,25 @@ from cnnpool.choose.rounds import FIRST_ROUND, Array, Rule, State, replay
 from cnnpool.quantity import numbers
 from cnnpool.registry import KEEP, did_you_mean
 from cnnpool.report.measure import Measure
+from cnnpool.report.notes import learned_nothing
 from cnnpool.report.pairwise import margin_of
 from cnnpool.report.statistics import Summary, summarise
 from cnnpool.run_folder.results import Results
 
 FINEST = 10**7  # A metric with a resolution finer than one over this is treated as continuous
+NOTHING = "nothing learned"
 HOPE = 1.5  # Factor on the budget when planning rounds: dropped candidates take no time
 
 
 @dataclass
 class Study:
-    """All that the rounds need, the settings of a candidate's first run, and warnings for the report."""
+    """All that the rounds need, and warnings for the report."""
 
     options: Options
     metric: Measure
     cost: Measure
     arms: list[Arm]
     ledger: Ledger
-    settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -46,6 +46,11 @@ class Study:
     @property
     def left_s(self) -> float:
         return self.options.budget_s - self.ledger.spent_s
+
+    def learned_nothing(self, done: int) -> bool:
+        """Whether no run of the first rounds is better than always predicting one class."""
+        runs = [one for arm in self.arms for one in arm.runs(self.seeds[:done]).values()]
+        return bool(runs) and all(map(learned_nothing, runs))
 
     @property
     def baseline(self) -> int:
@@ -104,6 +109,8 @@ class View:
     @property
     def recommended(self) -> int | None:
         """The only one left, or of those shown not to be worse ``keep``, else the cheapest; None if none."""
+        if self.finished == NOTHING:
+            return None
         if len(self.active) == 1:
             return self.active[0]
         if self.keep in self.state.not_worse:
@@ -154,8 +161,10 @@ def view(study: Study) -> View:
         ended = finished and not (len(active) == 1 and not state.finished)
         if ended or done == most or not np.isfinite(values[list(active), done]).all():
             break
+    # A bound beyond what is possible says nothing.
+    loss = tuple(one if one < study.metric.width else math.inf for one in state.loss)
     keep = next((i for i in active if study.arms[i].label == KEEP), None)
-    return View(values[:, :done], state, out, active, costs, finished, keep)
+    return View(values[:, :done], replace(state, loss=loss), out, active, costs, finished, keep)
 
 
 def plan(study: Study, seen: View) -> None:
@@ -198,6 +207,8 @@ def resolution(values: Array) -> float:
 def _finished(state: State, active: Sequence[int], costs: Sequence[float], done: int, study: Study) -> str:
     if not active:
         return "none left"
+    if done >= FIRST_ROUND and study.learned_nothing(done):
+        return NOTHING
     if len(active) == 1:
         return "one left"
     if state.finished:

@@ -9,8 +9,9 @@ from scipy.special import stdtrit
 
 from cnnpool.choose.candidates import overrides_of
 from cnnpool.choose.rounds import FIRST_ROUND, LEVEL
-from cnnpool.choose.study import Study, View, run_s
+from cnnpool.choose.study import NOTHING, Study, View, run_s
 from cnnpool.registry import KEEP
+from cnnpool.report.notes import learned_nothing
 from cnnpool.report.statistics import Summary
 
 ENDS = {
@@ -20,6 +21,7 @@ ENDS = {
     "all rounds": "all planned rounds have run",
     "budget": "no further round fits into the budget",
     "none left": "no candidate is left",
+    NOTHING: "no run is better than always predicting one class",
 }
 MOST = 200  # Most rounds that a forecast gives as a number
 DROPPED = "no better than the best"
@@ -32,6 +34,12 @@ class Ending:
     view: View
     reason: str
     command: Sequence[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether it recommends and advises nothing."""
+        seen = self.view
+        return seen.recommended is None and not (seen.active and seen.done and self.reason != NOTHING)
 
 
 def rounds(count: int, kind: str = "") -> str:
@@ -67,18 +75,39 @@ def verdict(study: Study, ending: Ending) -> str:
     """The recommendation, or why there is none and what is missing, in a few sentences."""
     view, place = ending.view, ending.view.recommended
     ended = f"The study ended after {rounds(view.done, 'complete')}: {ENDS[ending.reason]}."
+    if ending.reason == NOTHING:
+        steps = max(one.steps or 0 for arm in study.arms for one in arm.runs(study.seeds).values())
+        remedy = f"more fit.epochs, or a smaller data.batch_size (a run took {steps} steps)"
+        return f"No verdict. {ended} First find a recipe that learns, by cnnpool train: {remedy}."
+    if ending.empty:
+        return f"No verdict: {'nothing ran to its end' if view.active else 'no candidate is left'}. {ended}"
+    if lost := ", ".join(f"{number} of {label}" for label, number in collapsed(study)):
+        ended += f" No better than always predicting one class: {lost}."
     if place is not None:
         return f"Recommended: {study.arms[place].label}. {_reason(study, view, place)} {ended}"
-    if not view.active or not view.done:
-        return f"No verdict: {'nothing ran to its end' if view.active else 'no candidate is left'}. {ended}"
     left = ", ".join(study.arms[i].label for i in view.order if i in view.active)
     remedy = "Choose another choose.out with more time or choose.rounds"
     if ending.reason == "budget":
-        remedy = "Raise choose.budget to continue from here"
+        most = (
+            f", to at most the {rounds(planned)} planned at its start"
+            if (planned := study.ledger.rounds)
+            else ""
+        )
+        remedy = f"Raise choose.budget to continue from here{most}"
     return (
         f"{_advice(study, view)} Not told apart: {left}. {ended} {_missing(study, view)} {remedy}, "
         "or choose a larger choose.margin if so small a difference does not matter."
     )
+
+
+def collapsed(study: Study) -> list[tuple[str, str]]:
+    """Candidates with runs that are no better than always predicting one class, and how many."""
+    found = []
+    for arm in study.arms:
+        runs = list(arm.runs(study.seeds).values())
+        if lost := sum(map(learned_nothing, runs)):
+            found.append((arm.label, f"{lost} of {len(runs)} runs"))
+    return found
 
 
 def _advice(study: Study, view: View) -> str:
@@ -94,6 +123,8 @@ def _advice(study: Study, view: View) -> str:
 def next_command(study: Study, ending: Ending) -> list[str]:
     """The next command: train the recommended or advised candidate, or continue; empty if none helps."""
     view = ending.view
+    if ending.reason == NOTHING:
+        return []
     place = view.recommended if view.recommended is not None or ending.reason == "budget" else view.best
     if place is not None:
         arm = study.arms[place]

@@ -255,8 +255,8 @@ def warnings(dataset: Dataset) -> Iterator[str]:
     if least and most > STRONG * least:
         yield (
             f"{dataset.name}: the classes are unbalanced, {most:,} training images of "
-            f"{names[train.index(most)]} but {least:,} of {names[train.index(least)]}: see the balanced "
-            "accuracy and that of each class beside the accuracy"
+            f"{names[train.index(most)]} but {least:,} of {names[train.index(least)]}: the test gives "
+            "the balanced accuracy, and that of each class, too"
         )
     if count := copies(dataset.test.rows, dataset.train.rows):
         yield (

@@ -162,7 +162,7 @@ def _tell(run: Run, scores: dict[str, Any]) -> None:
         log.info("%s", sentence(scores))
     # ``max_steps`` marks a smoke test: skip the warning.
     if run.recipe.max_steps is None and (
-        warning := chance_warning(scores["accuracy"], run.dataset.counts["test"])
+        warning := chance_warning(scores["accuracy"], run.dataset.counts["test"], run.classifier.steps)
     ):
         log.warning("%s", warning)
 

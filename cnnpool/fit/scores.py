@@ -125,13 +125,13 @@ def sentence(test: dict[str, Any]) -> str:
     )
 
 
-def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
+def chance_warning(accuracy: float, counts: Sequence[int], steps: int) -> str:
     """A warning if always predicting the commonest class would reach this accuracy, 0..1; else empty."""
     if not at_chance(accuracy, counts):
         return ""
     share = max(counts) / sum(counts)
     return (
         f"the network learned nothing useful for the test images: accuracy {100 * accuracy:.1f} %, and "
-        f"{100 * share:.1f} % by always predicting the commonest class. Try "
-        "a lower fit.lr, or more fit.epochs"
+        f"{100 * share:.1f} % by always predicting the commonest class, after {steps:,} steps. Try "
+        "a lower fit.lr, more fit.epochs, or a smaller data.batch_size"
     )

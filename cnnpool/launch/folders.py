@@ -87,7 +87,7 @@ def choice_name(pool: str, overrides: Iterable[str]) -> str:
 
     ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
     """
-    return "+".join([pool, *sorted(map(_setting, overrides))])
+    return _shortened("+".join([pool, *sorted(map(_setting, overrides))]), MOST)
 
 
 def _setting(override: str) -> str:

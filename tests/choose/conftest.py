@@ -44,9 +44,8 @@ def make_study(tmp_path):
         network = Network(tuple(overrides))
         arms = [Arm(label, network, folder / "runs") for label in options.pools]
         ledger = Ledger(folder=folder, design={})
-        settings = {"data": {"name": "digits", "root": "data"}, "model": {"name": "convnet"}}
         metric, cost = Measure("val.accuracy", ACCURACY), Measure("cost.flops", FLOPS)
-        return Study(options, metric, cost, arms, ledger, settings)
+        return Study(options, metric, cost, arms, ledger)
 
     return make
 

@@ -11,7 +11,7 @@ from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import held, opened
 
 QUICK = [
-    "data=digits", "data.limit=64", "model.width=2", "fit.epochs=1", "fit.progress=false",
+    "data=digits", "data.limit=640", "data.batch_size=8", "model.width=4", "fit.epochs=1", "fit.progress=false",
     "choose.pools=max,avg", "choose.rounds=3", "choose.margin=0.9", "choose.out=study",
 ]  # fmt: skip
 
@@ -34,6 +34,10 @@ def call(capfd):
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
         (["choose.tune=fit.lr:[0.1,x]"], "error: choose.tune with max: fit.lr must be a number"),
         (["probe=none", "choose.metric=consistency"], "consistency needs the probe of invariance"),
+        (["choose.metric=balanced_accuracy"], "the runs do not measure it; did you mean 'val.accuracy'?"),
+        (["fit.lr=x"], "error: fit.lr must be a number above 0 and finite, got 'x'"),
+        (["budget=30s"], "error: budget=30s: did you mean choose.budget?"),
+        (["data.val_size=5000"], "error: data.val_size=5000 of 1437 training images leaves none"),
         (["choose.metric=acc"], "choose.metric=acc: the runs do not measure it; did you mean 'accuracy'?"),
         (["choose.metric=cost.load"], "load by others has no better direction, so it cannot decide"),
         (["probe=none", "choose.limit=1.5"], "choose.limit=1.5 needs a probe of FLOPs, or choose.cost=time"),
@@ -115,6 +119,7 @@ def test_without_a_winner_the_command_says_what_is_missing_and_what_to_type(stud
     status, out, _ = studied(runs, "choose.pools=max,avg", "choose.budget=30min")
     assert status == 0 and "No candidate is shown to be the best. If you must choose: " in out
     assert "rounds in all, if means and spread do not change. Raise choose.budget" in out
+    assert "to continue from here, to at most the 50 rounds planned at its start, or choose a larger" in out
     (line,) = (line for line in out.splitlines() if line.startswith("next: "))
     assert "choose data=digits choose.out=study choose.pools=max,avg choose.budget=31min" in line
 
@@ -125,6 +130,8 @@ def test_few_validation_images_are_warned_of(studied, bench):
     assert err.startswith("warning: ") and err.count("\n") == 1
     assert "validation images decide: one of them is " in err and "raise data.val_size" in err
     assert "validation images decide" in Path("study/choose.md").read_text()
+    _, _, err = studied(bench(alike), "data.limit=300", "choose.pools=max,avg", "choose.out=other")
+    assert "warning: a run takes 10 training steps, in batches of 128: networks learn next to" in err
 
 
 def test_images_are_read_before_the_budget_is_counted(studied, bench, monkeypatch):
@@ -149,7 +156,7 @@ def test_a_study_of_digits_ends_with_a_report_and_goes_on_where_it_was(call, in_
     assert (status, err) == (0, "")
     assert "round 3: 2 of 2 candidates left" in out and "Recommended: " in out
     text = (in_a_folder / "study" / "choose.md").read_text()
-    assert "cnnpool choose data=digits data.limit=64" in text
+    assert "cnnpool choose data=digits data.limit=640" in text
     runs = sorted((in_a_folder / "study" / "runs").rglob("results.json"))
     assert len(runs) == 6
     before = [path.stat().st_mtime_ns for path in runs]

@@ -1,5 +1,6 @@
 import json
 import signal
+from argparse import Namespace
 from functools import partial
 
 import pytest
@@ -70,7 +71,9 @@ def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, mon
     monkeypatch.setattr(command, "Driver", partial(Driver, run=bench(worse_by_a_tenth)))
     monkeypatch.setattr(command.page, "write", stopped)
     study = make_study()
-    assert command._conduct(study, ["cnnpool", "choose", "data=digits"]) == 128 + signal.SIGTERM
+    monkeypatch.setattr(command, "prepare", lambda *_: study)
+    asked = Namespace(overrides=[], config_dir=None, config_name="train", words=["data=digits"])
+    assert command.choose(asked) == 128 + signal.SIGTERM
     said = "stopped by SIGTERM; rerun the same command to resume: cnnpool choose data=digits\n"
     # A busy machine also says how far the composing of the jobs is.
     assert capsys.readouterr().err.endswith(said)

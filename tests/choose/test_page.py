@@ -91,8 +91,8 @@ def test_runs_that_learned_nothing_are_told_as_a_risk_of_their_candidate(written
             runs[seed] = replace(one, measured=one.measured | {"test": test}, images={"test": [36] * 10})
         monkeypatch.setattr(arm, "runs", lambda seeds, runs=runs: runs)
     text = page.report(study, ending)["choose.md"]
-    assert "- **max**: 1 of 7 runs are no better than always predicting one class" in text
-    assert text.count("no better than always") == 1
+    assert "have run. No better than always predicting one class: 1 of 7 runs of max. " in text
+    assert "predicting one class, a risk of the candidate\n\n- **max**: 1 of 7 runs\n\n" in text
 
 
 def test_a_study_that_ended_early_claims_nothing(make_study, bench):

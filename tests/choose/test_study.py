@@ -5,7 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cnnpool.choose.study import _cost, _finished, _margin, _too_expensive, plan, resolution, signed, view
+from cnnpool.choose.study import (
+    NOTHING,
+    _cost,
+    _finished,
+    _margin,
+    _too_expensive,
+    plan,
+    resolution,
+    signed,
+    view,
+)
+from cnnpool.choose.verdict import Ending, next_command, verdict
 
 LEVEL = {"max": 0.9, "avg": 0.8, "strided": 0.85, "subsample": 0.7}
 
@@ -52,6 +63,25 @@ def test_a_study_that_was_stopped_goes_on_as_if_it_had_not(make_study, bench, dr
     assert second.ran[0] == ("avg", 2) and not set(first.ran[:-1]) & set(second.ran)
     assert np.array_equal(again.values, whole.values)
     assert (again.state.drops, again.state.left) == (whole.state.drops, whole.state.left)
+
+
+def test_nothing_is_said_of_networks_that_learned_nothing(make_study, bench, drive):
+    # The bench leaves 1 - value as the accuracy of the test.
+    runs = bench(noisy)
+    runs.images = {"test": [90, 10]}
+    study = make_study()
+    found, reason, _ = drive(study, runs)
+    ending = Ending(found, reason, [])
+    assert (found.done, reason, found.recommended, ending.empty) == (3, NOTHING, None, True)
+    said = "The study ended after 3 complete rounds: no run is better than always predicting one class."
+    assert verdict(study, ending).startswith(f"No verdict. {said} First find a recipe that learns")
+    assert next_command(study, ending) == []
+
+
+def test_a_bound_beyond_what_is_possible_is_not_known(make_study, bench, drive):
+    runs = bench(lambda pool, seed, _: float((seed + len(pool) + (pool == "avg")) % 2))
+    found, reason, _ = drive(make_study(rounds=3), runs)
+    assert reason == "all rounds" and found.state.loss == (math.inf, math.inf)
 
 
 def test_a_failing_candidate_is_reported_and_not_fatal(make_study, bench, drive):

@@ -69,8 +69,8 @@ def test_of_many_classes_the_largest_are_listed(tmp_path):
 def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
     folder(tmp_path, {"ant": 3, "bee": largest, "cat": 5})
     said = [
-        "image_folder: the classes are unbalanced, 16 training images of bee but 3 of ant: see the "
-        "balanced accuracy and that of each class beside the accuracy"
+        "image_folder: the classes are unbalanced, 16 training images of bee but 3 of ant: the test "
+        "gives the balanced accuracy, and that of each class, too"
     ]
     assert list(warnings(build(tmp_path, val_size=0))) == said * warned
 

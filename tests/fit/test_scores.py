@@ -122,8 +122,9 @@ def test_what_chance_reaches_is_said():
     alike = [25, 25, 25, 25]
     # Two standard errors of a share of 1/4 of 100 images: 2 * sqrt(0.25 * 0.75 / 100) = 0.0866.
     for accuracy, counts in ((0.1, alike), (0.336, alike), (0.9, [90, 10])):
-        text = chance_warning(accuracy, counts)
+        text = chance_warning(accuracy, counts, 1500)
         assert f"accuracy {100 * accuracy:.1f} %" in text
-        assert f"{100 * max(counts) / sum(counts):.1f} % by always predicting the commonest class" in text
+        share = f"{100 * max(counts) / sum(counts):.1f} %"
+        assert f"{share} by always predicting the commonest class, after 1,500 steps. Try a lower" in text
     for accuracy, counts in ((0.337, alike), (0.97, [90, 10]), (1.0, [100, 0]), (1.0, [7])):
-        assert not chance_warning(accuracy, counts)
+        assert not chance_warning(accuracy, counts, 1)

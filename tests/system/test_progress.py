@@ -96,5 +96,6 @@ def test_an_error_ends_it():
 
 
 def test_a_duration_is_rounded():
-    for seconds, text in {0.4: "0 s", 99: "99 s", 120: "2 min", 5900: "98 min", 7200: "2.0 h"}.items():
+    known = {0.4: "0 s", 99: "99 s", 100: "1.7 min", 120: "2 min", 5900: "98 min", 7200: "2.0 h"}
+    for seconds, text in known.items():
         assert duration(seconds) == text
