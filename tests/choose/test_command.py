@@ -11,8 +11,8 @@ from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import held, opened
 
 QUICK = [
-    "data=digits", "data.limit=640", "data.batch_size=8", "model.width=4", "fit.epochs=1", "fit.progress=false",
-    "choose.pools=max,avg", "choose.rounds=3", "choose.margin=0.9", "choose.out=study",
+    "data=digits", "data.limit=640", "data.batch_size=8", "model.width=4", "fit.epochs=1",
+    "fit.progress=false", "choose.pools=max,avg", "choose.rounds=3", "choose.margin=0.9", "choose.out=study",
 ]  # fmt: skip
 
 
