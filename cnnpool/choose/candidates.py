@@ -83,7 +83,7 @@ class Network:
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
         pool, *options = overrides_of(label)
-        # What all of them share says nothing in the name of a run.
+        # The name of a run leaves out the settings that all of them share.
         name = choice_name(pool.removeprefix("pool="), [*options, *more])
         lines = [*self.spared, pool, *options, *more, f"seed={','.join(map(str, seeds))}"]
         try:

@@ -20,7 +20,7 @@ def test_jobs_of_a_candidate_differ_by_their_seed_alone(tmp_path):
     jobs = network.jobs("max+kernel_size=3", [5, 6], tmp_path / "a folder's")
     assert network.first_seed == 5
     assert [job.settings["seed"] for job in jobs] == [5, 6]
-    # What candidates share is not in the name.
+    # The name leaves out the settings that candidates share.
     home = tmp_path / "a folder's" / "max+kernel_size=3"
     assert [job.folder for job in jobs] == [home / "seed5", home / "seed6"]
     first, second = ({**job.settings, "seed": None} for job in jobs)
