@@ -93,7 +93,7 @@ def compare(
     ``independent``: runs of the same seed are no pairs.
     """
     # The conditions on runs of other programs were met before anything else was asked of them.
-    done = finished(runs) if logged(runs) else select(finished(runs), where)
+    done = finished(runs) if logged(runs) else finished(select(finished(runs), where))
     every = trained(done)
     kept = [run for run in every if not run.diverged]
     # Runs of other programs have their keys already, and do not record which settings must agree.
@@ -133,12 +133,12 @@ def compare(
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
     """A sentence on results of cnnpool probe beside runs that were trained."""
-    if not (count := len(done) - len(kept)):
+    probed = [run.folder for run in done if run.results.examined]
+    if not probed or kept[0].results.examined:
         return []
-    first = next(run.folder for run in done if run.results.examined)
     return [
-        f"results of cnnpool probe are left out beside runs that were trained: {count}, such as {first}; "
-        "give their folders alone to compare them"
+        f"results of cnnpool probe are left out beside runs that were trained: {len(probed)}, such as "
+        f"{probed[0]}; give their folders alone to compare them"
     ]
 
 

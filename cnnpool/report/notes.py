@@ -48,9 +48,10 @@ def _row(row: Row, base: Row, metric: Measure, paired: bool) -> list[str]:
     if missing := sorted(row.choice.runs.keys() - row.values.keys()):
         notes.append(f"{label}: {metric.title} was not measured for {row.choice.named(missing)}")
     notes += _short(row, metric.key)
-    unpaired = sorted((row.finite.keys() ^ base.finite.keys()) - {*row.broken})
+    broken = {*row.broken, *base.broken}
+    unpaired = sorted((row.finite.keys() ^ base.finite.keys()) - broken)
     if unpaired and paired:
-        some = len(row.finite.keys() & base.finite.keys()) < LEAST_DECIDED
+        some = not broken and len(row.finite.keys() & base.finite.keys()) < LEAST_DECIDED
         none = f"; --seed none compares runs without pairs, from {LEAST_UNPAIRED} of each" * some
         alone = f"{row.choice.named(unpaired)} without a partner"
         notes.append(f"{label}: {alone}, left out of the difference{none}")

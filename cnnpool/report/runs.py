@@ -164,8 +164,9 @@ def finished(runs: Iterable[Run]) -> list[Run]:
 
 
 def trained(done: Sequence[Run]) -> list[Run]:
-    """The finished runs that can share a table: those that were trained, or else those of cnnpool probe."""
-    return [run for run in done if not run.results.examined] or list(done)
+    """The runs that can share a table: those that were trained, or else those of cnnpool probe."""
+    own, probed = ([run for run in done if bool(run.results.examined) == it] for it in (False, True))
+    return probed if probed and all(run.diverged for run in own) else own
 
 
 def settings(results: Results) -> dict[str, Any]:

@@ -135,8 +135,13 @@ def test_a_seed_that_diverged_forbids_a_verdict_and_a_choice_that_did_has_a_row(
     assert "15 compared, 19 found" in render.pages(comparison, [], [])["report.md"]
     with pytest.raises(ValueError, match="'wild' is not among the choices: 'avg', 'max'"):
         compare(runs, against="wild")
-    with pytest.raises(ValueError, match=r"no finished run among 3 \(3 failed\)"):
-        compare(runs[-3:])
+    for some, where in ((runs[-3:], []), (runs, ["pool=wild"])):
+        with pytest.raises(ValueError, match=r"no finished run among 3 \(3 failed\)"):
+            compare(some, where=where)
+    # A seed of the baseline that diverged is no lack of a partner; results of probes need not wait for it.
+    assert not any("partner" in note for note in compare(runs[:16], against="avg").notes)
+    probed = replace(runs[0], found=replace(runs[0].found, examined={"data": "digits"}))
+    assert compare([probed, *runs[-3:]]).compared == [probed]
 
 
 def moved(by, spread):
