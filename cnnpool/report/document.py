@@ -33,7 +33,8 @@ def headline(comparison: Comparison) -> list[str]:
     measures = {one.key: one for one in comparison.measures}
     shift = next((one for key, one in measures.items() if key.startswith("invariance.consistency")), None)
     every = {one.key: one for one in (comparison.metric, *comparison.also, shift) if one}
-    found = [comparison.understood] * bool(comparison.understood)
+    apart = "Runs of a seed are compared as independent runs, not paired (Welch's test)."
+    found = [comparison.understood or apart] * bool(comparison.understood or not comparison.paired)
     found += [_differences(comparison, one) for one in every.values()]
     if len(rows) > 1:
         found += [_size(comparison, one) for one in sizes(comparison.measures)]

@@ -243,7 +243,7 @@ def verdict(
         return f"differs by less than {metric.amount(margin)}"
     if s.sd == 0 and not versus.pair.crossed:
         if versus.pair.p == 1:
-            return f"no difference shown at n={n}: all pairs are equal"
+            return f"no difference shown at n={n}: all {'pairs' if paired else 'runs'} are equal"
         return f"differs by exactly {metric.amount(s.mean)} at n={n}"
     if versus.detectable == math.inf:
         return f"no difference shown at n={n}; the smallest it could show is more than is possible"

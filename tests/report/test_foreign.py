@@ -99,7 +99,8 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
         assert (row["pairs"], row["seeds"]) == (None, "9 10 11 12 13" if seed == "seed" else None)
     # Nothing is said of pairs, of seeds that are rows, or of a margin that nobody named.
     shown = found._repr_html_()
-    assert not re.search("<b>seed|>pairs<|TOST|Glossary", shown) and "made by cnnpool 0." in shown
+    assert not re.search("<b>seed|>pairs<|TOST|Glossary|without options", shown)
+    assert "made by cnnpool 0." in shown
     [other] = cnnpool.compare(path, "acc", by="group", seed="none", baseline="b").comparison.rows[1:]
     [named] = forest(found.comparison, [(other, other.versus.differences, other.versus.summary)])
     assert (named.name, other.versus.summary.n) == ("a (n=6)", 5)

@@ -45,6 +45,9 @@ def test_runs_without_common_seeds_are_compared_if_asked():
     assert paired.notes[0].endswith("; --seed none compares runs without pairs, from 5 of each")
     assert apart.rows[1].verdict.startswith("no difference shown at n=6; the small") and not apart.notes
     assert "interval, over the seeds alone." in render.pages(apart, [], [])["report.md"]
+    assert "not paired" in headline(apart)[0] and "not paired" not in headline(paired)[0]
+    same = compare(runs_of(max=[1.0] * 5, avg=[1.0] * 5), independent=True)
+    assert same.rows[1].verdict == "no difference shown at n=5: all runs are equal"
 
 
 def test_no_difference_beyond_what_is_possible_is_named_nor_taken_as_margin():
