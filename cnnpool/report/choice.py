@@ -304,7 +304,7 @@ def _may_count(cells: Sequence[str]) -> bool:
     except ValueError:
         return False
     whole = all(x % 1 == 0 for x in often)
-    return (max if whole else min)(often.values()) > 1
+    return (max if whole else min)(often.values(), default=0) > 1
 
 
 def _own(key: str) -> bool:

@@ -103,8 +103,7 @@ def compare(
     by = by or varying(every)
     choices = group(every, by)
     differing = refuse_steps(choices, by, allow) if others else refuse(every, by, allow)
-    named_keys = dict.fromkeys(keys_of(metric) or [ACCURACY])
-    names = [key if others else SHORT.get(key, key) for key in named_keys]
+    names = dict.fromkeys(key if others else SHORT.get(key, key) for key in keys_of(metric) or [ACCURACY])
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)
     wanted = [measure(key, quantities) for key in names]

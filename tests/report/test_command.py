@@ -218,6 +218,8 @@ def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, ca
     assert f"      {BOARD}{address}\n" in capsys.readouterr().out
     assert main([str(shelf.root), "--metric", "consistency", "--metric", "accuracy,cost.flops"]) == 0
     shown = capsys.readouterr().out
+    assert main([str(shelf.root), "--metric", "accuracy,test.accuracy", "--no-board"]) == 0
+    assert capsys.readouterr().out.count("test accuracy (%), mean") == 1
     assert shown.startswith("Consistency (distinct)") and "Test accuracy (2 seeds" in shown
     assert "metric=invariance.consistency.distinct%2Ctest.accuracy%2Ccost.flops" in shown
     assert main([str(shelf.root), "--no-board"]) == 0 and "next:" not in capsys.readouterr().out

@@ -117,6 +117,8 @@ def test_a_row_without_a_number_is_named_by_its_place_where_it_has_no_seed():
     found = cnnpool.compare(table, "acc", by="group", seed="none")
     assert found.comparison.notes == ["b: acc is NaN for row 11; left out of all means"]
     assert found[1]["verdict"] == "not judged: 1 run without a number"
+    # Such rows, as here, have columns without any cell.
+    assert cnnpool.compare(found, "mean", by="choice", seed="none")[0]["choice"] == "choice=a"
 
 
 def test_percent_have_two_decimals_each():
