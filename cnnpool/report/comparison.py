@@ -127,7 +127,9 @@ def compare(
     found = replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
     notes = observe(runs, kept, [(one.metric, one.rows) for one in found.each], measures, paired)
     alone = [] if paired or independent else _pairable(choices, others[0].asked.keys)
-    return replace(found, notes=alone + _left_out(done, every) + differing + notes + [why] * bool(why))
+    # Not a copy, which would judge every further metric again.
+    found.notes.extend([*alone, *_left_out(done, every), *differing, *notes, *[why] * bool(why)])
+    return found
 
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:

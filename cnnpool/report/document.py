@@ -149,7 +149,8 @@ def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
         return ", ".join(f"{key}={text}" for key, text in kept if effect(key) == "result") or "unknown"
 
     common = agreed(every)
-    pools = dict.fromkeys(of(agreed([one]), "pool.", "stages.") for one in every)
+    own = [{key: one[key] for key in one if key.startswith(("pool.", "stages."))} for one in every]
+    pools = dict.fromkeys(of(agreed([one]), "pool.", "stages.") for one in own)
     return [
         ("Data", f"{', '.join(images)}, sha256 {', '.join(hashes)}"),
         ("Network", of(common, "model.", "readout.")),
