@@ -152,9 +152,7 @@ def exchange(
     check_choice("order", order, Order)
     check_choice("after", after, After)
     if (order, after) == ("before", "activation"):
-        raise ValueError(
-            "after='activation' makes convolutions dense, and order='before' leaves their stride"
-        )
+        raise ValueError("after='activation' makes convolutions dense; order='before' leaves their stride")
     reads_out, entry = found(chosen, where)
     name = chosen if isinstance(chosen, str) else entry.__name__
     refuse_opaque(model, example)
