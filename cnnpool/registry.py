@@ -116,8 +116,8 @@ def of_ones_own(group: str, name: str, known: Iterable[str]) -> str:
         return ""
     place = name if ":" in name else "MODULE:NAME"
     return (
-        f'; your own needs an installed package with [project.entry-points."cnnpool.{group}"] '
-        f'mine = "{place}", or in Python {GIVEN[group]}= of cnnpool.train and cnnpool.load'
+        f' (your own needs an installed package with [project.entry-points."cnnpool.{group}"] '
+        f'mine = "{place}"; in Python cnnpool.train and cnnpool.load take {GIVEN[group]}=)'
     )
 
 

@@ -285,9 +285,9 @@ def test_an_experiment_measures_what_its_user_asks_for(file):
         ("hydra.verbose=true", "because some others name code: a configuration cannot"),
         (
             "model=mynet:build",
-            'with [project.entry-points."cnnpool.networks"] mine = "mynet:build", or in Python',
+            'with [project.entry-points."cnnpool.networks"] mine = "mynet:build"; in Python',
         ),
-        ("model=MyNet", 'mine = "MODULE:NAME", or in Python model= of cnnpool.train and cnnpool.load'),
+        ("model=MyNet", 'mine = "MODULE:NAME"; in Python cnnpool.train and cnnpool.load take model='),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(line, said, mine):
