@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -136,7 +137,7 @@ def read_images(settings: Mapping[str, Any], metric: Measure, seed: int) -> Iter
     if settings.get("launch", {}).get("name", "local") not in ("local", "processes"):
         return
     dataset, fit = data.build(**sized(settings), seed=seed), settings["fit"]
-    steps = fit["max_steps"] or fit["epochs"] * len(dataset.train_loader())
+    steps = min(fit["max_steps"] or inf, fit["epochs"] * len(dataset.train_loader()))
     if steps < FEW_STEPS:
         yield (
             f"a run takes {steps} training steps, in batches of {dataset.source.batch_size}: networks learn "

@@ -130,7 +130,9 @@ def test_few_validation_images_are_warned_of(studied, bench):
     assert err.startswith("warning: ") and err.count("\n") == 1
     assert "validation images decide: one of them is " in err and "raise data.val_size" in err
     assert "validation images decide" in Path("study/choose.md").read_text()
-    _, _, err = studied(bench(alike), "data.limit=300", "choose.pools=max,avg", "choose.out=other")
+    _, _, err = studied(
+        bench(alike), "data.limit=300", "fit.max_steps=99", "choose.pools=max,avg", "choose.out=other"
+    )
     assert "warning: a run takes 10 training steps, in batches of 128: networks learn next to" in err
 
 
