@@ -169,7 +169,7 @@ def records(quantities: Sequence[Quantity], results: Mapping[str, Any]) -> dict[
     """Key -> record of each of ``quantities`` for which ``results`` hold a number."""
     found = {one.key for key, _ in numbers(results) if (one := find(quantities, key))}
     filled = [
-        replace(one, definition=_filled(one.definition, results[one.key.partition(".")[0]]))
+        replace(one, definition=_filled(one.definition, results.get(one.key.partition(".")[0], {})))
         for one in quantities
         if one.key in found
     ]

@@ -39,6 +39,8 @@ def test_what_a_run_writes_is_read_back_the_same():
     }  # fmt: skip
     # The zero fraction was not measured.
     assert from_records(written) == [CHANGE, WHOLE]
+    split = fraction("<split>.f1", "F1", "F1 of at most <most> images.")
+    assert records([split], {"test": {"f1": 0.5, "most": 9}})["<split>.f1"]["definition"] == split.definition
 
 
 def test_a_record_of_another_version_is_read_as_far_as_it_goes():
