@@ -114,7 +114,7 @@ def of_ones_own(group: str, name: str, known: Iterable[str]) -> str:
     """How code of one's own gets a name, unless ``name`` resembles one that is ``known``."""
     if group not in GIVEN or nearest(name, known):
         return ""
-    place = name if ":" in name else "MODULE:NAME"
+    place = name.replace(".py:", ":") if ":" in name else "MODULE:NAME"
     return (
         f' (your own needs an installed package with [project.entry-points."cnnpool.{group}"] '
         f'mine = "{place}"; in Python cnnpool.train and cnnpool.load take {GIVEN[group]}=)'

@@ -287,6 +287,7 @@ def test_an_experiment_measures_what_its_user_asks_for(file):
             "model=mynet:build",
             'with [project.entry-points."cnnpool.networks"] mine = "mynet:build"; in Python',
         ),
+        ("model=mynet.py:MyNet", 'mine = "mynet:MyNet"'),
         ("model=MyNet", 'mine = "MODULE:NAME"; in Python cnnpool.train and cnnpool.load take model='),
     ],
 )
