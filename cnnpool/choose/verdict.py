@@ -77,8 +77,11 @@ def verdict(study: Study, ending: Ending) -> str:
     ended = f"The study ended after {rounds(view.done, 'complete')}: {ENDS[ending.reason]}."
     if ending.reason == NOTHING:
         steps = max(one.steps or 0 for arm in study.arms for one in arm.runs(study.seeds).values())
-        remedy = f"more fit.epochs, or a smaller data.batch_size (a run took {steps} steps)"
-        return f"No verdict. {ended} First find a recipe that learns, by cnnpool train: {remedy}."
+        remedy = "a lower fit.lr, more fit.epochs, or a smaller data.batch_size"
+        return (
+            f"No verdict. {ended} First find a recipe that learns, by cnnpool train: {remedy} "
+            f"(a run took {steps:,} steps)."
+        )
     if ending.empty:
         return f"No verdict: {'nothing ran to its end' if view.active else 'no candidate is left'}. {ended}"
     if lost := ", ".join(f"{number} of {label}" for label, number in collapsed(study)):

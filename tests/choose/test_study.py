@@ -74,7 +74,9 @@ def test_nothing_is_said_of_networks_that_learned_nothing(make_study, bench, dri
     ending = Ending(found, reason, [])
     assert (found.done, reason, found.recommended, ending.empty) == (3, NOTHING, None, True)
     said = "The study ended after 3 complete rounds: no run is better than always predicting one class."
-    assert verdict(study, ending).startswith(f"No verdict. {said} First find a recipe that learns")
+    assert verdict(study, ending).startswith(
+        f"No verdict. {said} First find a recipe that learns, by cnnpool train: a lower fit.lr"
+    )
     assert next_command(study, ending) == []
 
 
