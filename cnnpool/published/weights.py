@@ -49,7 +49,9 @@ def from_file(path: Path) -> Weights:
         state = _safetensors(path)
     else:
         content = load(path)
-        state = tensors_of(content) if isinstance(content, Mapping) else {}
+        content = content if isinstance(content, Mapping) else {}
+        # A run's own checkpoint has the whole model, in which a published network has a name.
+        state = tensors_of(content, *["network."] * (OURS in content))
     if not state:
         raise ValueError(f"{path} holds no weights")
     return Weights(state, f"from {path}")
@@ -67,15 +69,16 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def tensors_of(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by their names in the bare model, without prefixes common to all names."""
-    # A run's own checkpoint has the whole model, in which a published network has a name.
-    prefixes = (*PREFIXES, "network.") if OURS in content else PREFIXES
+def tensors_of(content: Mapping[str, Any], *more: str) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by their names in the bare model, without prefixes common to all names.
+
+    These are those of wrappers, and ``more``.
+    """
     for key in ("state_dict", "model"):
         if isinstance(content.get(key), Mapping):
             content = content[key]
     state = {key: value for key, value in content.items() if isinstance(value, Tensor)}
-    for prefix in prefixes:
+    for prefix in (*PREFIXES, *more):
         if state and all(key.startswith(prefix) for key in state):
             state = {key.removeprefix(prefix): value for key, value in state.items()}
     return state

@@ -106,13 +106,16 @@ def test_identity_sees_names_shapes_types_and_every_bit():
     assert len({same, *(Weights(other, "").sha256 for other in others)}) == 5
 
 
-def test_wrappers_names_are_taken_off():
+def test_wrappers_names_are_taken_off(tmp_path):
     inner = {"module.a": torch.zeros(1), "module.b": torch.ones(1)}
     assert list(tensors_of({"state_dict": inner, "epoch": 3})) == ["a", "b"]
     # Of a run of this package, whose model holds the network; another's network may have a part of that name.
     inner = {f"model.network.{name}": value for name, value in zip("ab", inner.values(), strict=True)}
-    assert list(tensors_of({"state_dict": inner, "cnnpool": {}})) == ["a", "b"]
-    assert list(tensors_of({"state_dict": inner})) == ["network.a", "network.b"]
+    for more, names in (({"cnnpool": {}}, ["a", "b"]), ({}, ["network.a", "network.b"])):
+        torch.save({"state_dict": inner, **more}, tmp_path / "last.ckpt")
+        assert list(from_file(tmp_path / "last.ckpt").state) == names
+        # As `probe` reads them, into the whole model.
+        assert list(tensors_of({"state_dict": inner, **more})) == ["network.a", "network.b"]
 
 
 def test_of_a_whole_model_the_line_that_saves_its_weights_is_named(tmp_path):
