@@ -9,9 +9,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from cnnpool.fit.classifier import Classifier, DivergedError
+from cnnpool.fit.classifier import Classifier
 from cnnpool.fit.record import Record
 from cnnpool.run_folder.checkpoint import keep, load, save
+from cnnpool.run_folder.errors import DivergedError
 from cnnpool.run_folder.layout import BEST, CHECKPOINTS, LAST, PREVIOUS, refuse_lost
 from cnnpool.system.load import Stopwatch
 from cnnpool.system.signals import Signals, Stopped

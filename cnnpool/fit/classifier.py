@@ -26,12 +26,9 @@ from cnnpool.fit.single_image import Pictures, Prediction, are_several, single_i
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load, refuse_class
+from cnnpool.run_folder.errors import DivergedError
 
 log = logging.getLogger(__name__)
-
-
-class DivergedError(RuntimeError):
-    """The loss is not finite."""
 
 
 class Classifier(LightningModule):

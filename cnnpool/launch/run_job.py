@@ -17,7 +17,7 @@ from cnnpool.launch.check import loggers_of
 from cnnpool.launch.job import Job, NoDownload, Outcome
 from cnnpool.recipe import TensorBoard
 from cnnpool.run_folder import layout, metrics, results, status
-from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
+from cnnpool.run_folder.errors import DamagedError, DivergedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.identity import differences, identity_settings, is_longer
 from cnnpool.run_folder.log import logged
@@ -323,7 +323,8 @@ def note_end(job: Job, name: str, error: BaseException, *, record: bool = False)
     with suppress(OSError, LostError):
         if name:
             layout.refuse_lost(job.folder, name)
-        status.write(job.folder, state, outcome.message, outcome.status)
+        diverged = isinstance(error, DivergedError)
+        status.write(job.folder, state, outcome.message, outcome.status, diverged=diverged)
         if record and state == "failed":
             _record(job)
     return outcome

@@ -19,5 +19,9 @@ class OccupiedError(ValueError):
     """The folder belongs to another run, or to no run. Nothing in it has been changed."""
 
 
+class DivergedError(RuntimeError):
+    """The loss, a weight or a statistic of a training is no longer finite."""
+
+
 class LostError(RuntimeError):
     """Another process deleted or altered a file of a run while the run was in progress."""

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,8 @@ from cnnpool.run_folder.layout import STATUS, temp_prefix
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
 
-DIVERGED = re.compile(r"(the loss|a weight or statistic) became ")  # As a DivergedError begins
+# How the error of a run begins that diverged in a version that did not record that.
+EARLIER = re.compile(r"(the loss|a weight or statistic) became ")
 State = Literal["running", "done", "stopped", "failed"]
 
 
@@ -28,19 +29,26 @@ class Status:
     pid: int | None = None
     time: float | None = None
     machine: str | None = None
-
-    @property
-    def diverged(self) -> bool:
-        return self.state == "failed" and bool(DIVERGED.match(self.error or ""))
+    diverged: bool | None = None  # Whether a DivergedError ended it; an earlier version recorded nothing
 
 
-def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:
+def write(
+    folder: Path,
+    state: State,
+    error: str | None = None,
+    status: int | None = None,
+    *,
+    diverged: bool = False,
+) -> None:
     """Write the ``state`` of the run in ``folder``, which this process trains."""
-    content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node()))
+    content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node(), diverged))
     # After a power cut the state "running" would be wrong anyway.
     write_json(folder / STATUS, content, prefix=temp_prefix(folder), flush=state != "running")
 
 
 def read(folder: Path) -> Status | None:
     """The status in ``folder``; None if there is none, a DamagedError if it is none."""
-    return read_json(folder / STATUS, partial(validated, Status))
+    found = read_json(folder / STATUS, partial(validated, Status))
+    if found and found.diverged is None:
+        found = replace(found, diverged=found.state == "failed" and bool(EARLIER.match(found.error or "")))
+    return found

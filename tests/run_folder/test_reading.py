@@ -88,9 +88,9 @@ def test_tags_are_text_and_aliases_are_followed(tmp_path, content, found):
 def test_what_is_written_is_read(tmp_path):
     assert status.read(tmp_path) is None
     before = time.time()
-    status.write(tmp_path, "failed", "the loss became nan", 1)
+    status.write(tmp_path, "failed", "lower fit.lr", 1, diverged=True)
     found = status.read(tmp_path)
-    assert (found.state, found.error, found.status) == ("failed", "the loss became nan", 1)
+    assert (found.state, found.error, found.status, found.diverged) == ("failed", "lower fit.lr", 1, True)
     assert found.pid == os.getpid()
     assert before <= found.time <= time.time()
     assert os.listdir(tmp_path) == ["status.json"]
@@ -98,7 +98,16 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_a_status_of_an_earlier_version_is_read(tmp_path):
     (tmp_path / "status.json").write_text('{"state": "failed", "error": "why", "host": "a"}')
-    assert status.read(tmp_path) == status.Status("failed", "why")
+    assert status.read(tmp_path) == status.Status("failed", "why", diverged=False)
+    # Its error alone says that a run diverged, unless that was recorded.
+    error = "the loss became nan at epoch 0"
+    for state, recorded, diverged in (
+        ("failed", {}, True),
+        ("stopped", {}, False),
+        ("failed", {"diverged": False}, False),
+    ):
+        (tmp_path / "status.json").write_text(json.dumps({"state": state, "error": error} | recorded))
+        assert status.read(tmp_path).diverged is diverged
 
 
 def test_damage_is_one_line_that_names_file_and_field(tmp_path):
