@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -117,7 +118,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         independent=arguments.seed == UNPAIRED,
     )
     problems = [problem for one in histories(comparison).values() for problem in one.problems]
-    comparison.notes.extend(problems)
+    comparison = replace(comparison, notes=[*comparison.notes, *problems])
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size(SIZE).columns
     sys.stdout.write(render.text(comparison, width=width, colour=colour, whole=arguments.all))

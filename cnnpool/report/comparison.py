@@ -2,9 +2,8 @@
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
@@ -56,16 +55,17 @@ class Comparison:
     # Largest difference that does not matter; None for ``pairwise.MARGIN`` where the images are known.
     margin: str | float | None = None
     understood: str = ""  # How the logs of other programs were read; empty for runs of cnnpool
-    also: tuple[Measure, ...] = ()  # Further requested measures, each compared and corrected separately
+    # Further requested measures with their rows, each compared and corrected separately.
+    also: Mapping[Measure, list[Row]] = field(default_factory=dict)
     palette: tuple[str, ...] = ()  # Labels that get the first colours, in this order
     stage: str = ""  # The only stage that figures show; empty for all
 
     def measure(self, key: str) -> Measure:
         return measure(key, self.quantities)
 
-    @cached_property
+    @property
     def each(self) -> "list[Comparison]":
-        return [self, *(replace(self, metric=one, rows=judged(self, one)) for one in self.also)]
+        return [self, *(replace(self, metric=one, rows=rows) for one, rows in self.also.items())]
 
     @property
     def baseline(self) -> Row:
@@ -121,15 +121,15 @@ def compare(
     named = against is not None
     paired = not independent and (not others or _share_seeds(choices))
     rows = _rows(choices, chosen, measures, named, paired, margin)
+    further = {one: _rows(choices, one, [], named, paired, margin) for one in also}
     why = loaded(kept, [chosen, *measures])
     said = _understood(choices, others[0], by, wanted, paired) if others else ""
-    found = Comparison(chosen, by, rows, measures, quantities, [], why, list(runs), named)
-    found = replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
-    notes = observe(runs, kept, [(one.metric, one.rows) for one in found.each], measures, paired)
     alone = [] if paired or independent else _pairable(choices, others[0].asked.keys)
-    # Not a copy, which would judge every further metric again.
-    found.notes.extend([*alone, *_left_out(done, every), *differing, *notes, *[why] * bool(why)])
-    return found
+    seen = observe(runs, kept, [(chosen, rows), *further.items()], measures, paired)
+    notes = [*alone, *_left_out(done, every), *differing, *seen, *[why] * bool(why)]
+    return Comparison(
+        chosen, by, rows, measures, quantities, notes, why, list(runs), named, paired, margin, said, further
+    )
 
 
 def _left_out(done: Sequence[Run], kept: Sequence[Run]) -> list[str]:
@@ -215,8 +215,9 @@ def numbers(choice: Choice, one: Measure) -> list[float]:
 
 def judged(comparison: Comparison, one: Measure) -> list[Row]:
     """The rows in another measure, by the same procedure."""
-    if one.key == comparison.metric.key:
-        return comparison.rows
+    known = {comparison.metric: comparison.rows, **comparison.also}
+    if one in known:
+        return known[one]
     choices = [row.choice for row in comparison.rows]
     return _rows(choices, one, [], comparison.named, comparison.paired, comparison.margin)
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from shelf import finished
 
+from cnnpool.report import comparison as module
 from cnnpool.report import main, render
 from cnnpool.report.columns import main_columns, pair_columns
 from cnnpool.report.comparison import compare
@@ -120,6 +121,17 @@ def test_a_run_without_a_number_is_shown_and_forbids_a_verdict():
     page = render.pages(other, [], [])["report.md"]
     assert all("No ranking: a value is not a number." in one for one in (below, page))
     assert [f"Against max: {one}" in page for one in (other.metric.title, "test accuracy")] == [True, True]
+
+
+def test_a_copy_of_a_comparison_judges_no_metric_again(monkeypatch):
+    calls = []
+    decide = module.decide
+    monkeypatch.setattr(module, "decide", lambda *some, **more: calls.append(1) or decide(*some, **more))
+    found = compare(runs_of(max=LONG, avg=[0.5] * 8), metric="test.loss,test.accuracy")
+    copied = replace(found, notes=[*found.notes, "one more"])
+    assert [one.metric.key for one in copied.each] == ["test.loss", "test.accuracy"]
+    assert [one.rows for one in copied.each] == [one.rows for one in found.each]
+    assert len(headline(copied)) == len(calls) == 2
 
 
 def test_a_seed_that_diverged_forbids_a_verdict_and_a_choice_that_did_has_a_row():
