@@ -69,54 +69,69 @@ def replay(values: Array, rule: Rule) -> State:
 
     Values (candidates, rounds done) are NaN where there is none; a pair is compared where both have one.
     """
-    candidates, rounds = values.shape
-    left = np.isfinite(values).any(1) if rounds else np.ones(candidates, dtype=bool)
-    bound = np.full((candidates, candidates), np.nan)
-    drops: list[Drop] = []
-    finished = ""
+    return replays(values[None], rule)[0]
+
+
+def replays(values: Array, rule: Rule) -> list[State]:
+    """As ``replay`` of each study of (studies, candidates, rounds), all of them at once."""
+    studies, candidates, rounds = values.shape
+    left: Mask = np.asarray(np.isfinite(values).any(2) | (rounds == 0))
+    bound = np.full((studies, candidates, candidates), np.nan)
+    drops: list[list[Drop]] = [[] for _ in range(studies)]
+    finished = np.full(studies, "", dtype=object)
     for done in range(FIRST_ROUND, rounds + 1):
-        level = rule.level(done)
-        p, bound = _pairs(values[:, :done], rule.resolution, level)
-        rivals = np.where(left & ~np.isnan(p), p, 2.0)
-        than, least = rivals.argmin(1), rivals.min(1)
+        going = np.flatnonzero(finished == "")
+        level, still = rule.level(done), left[going]
+        p, bound[going] = _pairs(values[going, :, :done], rule.resolution, level)
+        rivals = np.where(still[:, None] & ~np.isnan(p), p, 2.0)
+        than, least = rivals.argmin(2), rivals.min(2)
         # A loss shown to be below the margin does not matter.
-        matters = np.where(left, bound, -np.inf).max(1) >= rule.margin
-        worse = left & (least <= level) & matters
-        drops += [Drop(i, done, int(than[i]), float(least[i]), level) for i in np.flatnonzero(worse).tolist()]
-        left = left & ~worse
-        if finished := _finished(bound, left, rule.margin):
-            break
-    loss = np.where(left, np.where(left, bound, -np.inf).max(1), np.nan)
+        matters = _loss(bound[going], still) >= rule.margin
+        worse = still & (least <= level) & matters
+        for at, i in np.argwhere(worse).tolist():
+            drops[going[at]].append(Drop(i, done, int(than[at, i]), float(least[at, i]), level))
+        left[going] = still & ~worse
+        finished[going] = _finished(bound[going], left[going], rule.margin)
+    each = zip(left, drops, _loss(bound, left), finished.tolist(), strict=True)
+    return [_state(*one, rule.margin) for one in each]
+
+
+def _state(left: Mask, drops: list[Drop], loss: Array, finished: str, margin: float) -> State:
     kept = tuple(np.flatnonzero(left).tolist())
-    good = tuple(i for i in kept if loss[i] < rule.margin or len(kept) == 1)
-    return State(kept, tuple(drops), good, finished, tuple(loss.tolist()))
+    good = tuple(i for i in kept if loss[i] < margin or len(kept) == 1)
+    return State(kept, tuple(drops), good, finished, tuple(np.where(left, loss, np.nan).tolist()))
 
 
-def _finished(bound: Array, left: Mask, margin: float) -> str:
-    if left.sum() <= 1:
-        return "one left"
-    others = left[:, None] & left & ~np.eye(len(left), dtype=bool)
-    return "equivalent" if ((bound < margin) | ~others).all() else ""
+def _loss(bound: Array, left: Mask) -> Array:
+    """The bound on each candidate's loss against the best of those left, (studies, candidates)."""
+    return np.asarray(np.where(left[:, None], bound, -np.inf).max(2))
+
+
+def _finished(bound: Array, left: Mask, margin: float) -> np.ndarray:
+    others = left[..., None] & left[:, None] & ~np.eye(left.shape[1], dtype=bool)
+    equivalent = ((bound < margin) | ~others).all((1, 2))
+    return np.where(left.sum(1) <= 1, "one left", np.where(equivalent, "equivalent", ""))
 
 
 def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array]:
     """For every pair (i, j): the p-value of "i is not worse than j", and the upper bound of j's lead over i.
 
-    By the paired t test over their common rounds; NaN and infinity from fewer than three.
+    Of each study, (studies, candidates, rounds), by the paired t test over their common rounds; NaN and
+    infinity from fewer than three.
     """
-    differences = values - values[:, None]
-    count = np.isfinite(differences).sum(2)
+    differences = values[:, None] - values[:, :, None]
+    count = np.isfinite(differences).sum(3)
     enough = count >= FIRST_ROUND
     n = np.where(enough, count, FIRST_ROUND)
-    mean = np.nansum(differences, 2) / n
-    squares = np.nansum((differences - mean[..., None]) ** 2, 2)
+    mean = np.nansum(differences, 3) / n
+    squares = np.nansum((differences - mean[..., None]) ** 2, 3)
     error = np.sqrt((squares / (n - 1) + resolution**2 / 12) / n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0, mean / error, np.sign(mean) * np.inf)
-    itself = np.eye(len(values), dtype=bool)
+    itself = np.eye(values.shape[1], dtype=bool)
     p = np.where(enough & ~np.isnan(t) & ~itself, stdtr(n - 1, -t), np.nan)
     # One quantile per number of common rounds: there are few such numbers.
-    edges = stdtrit(np.arange(1, values.shape[1] + 1), 1 - level)
+    edges = stdtrit(np.arange(1, values.shape[2] + 1), 1 - level)
     bound = np.where(enough, mean + edges[n - 2] * error, np.inf)
     return p, np.where(itself, -np.inf, bound)
 
@@ -129,11 +144,18 @@ def levels(rounds: int, level: float) -> tuple[float, ...]:
     their variance: t depends on neither, so its joint distribution over the looks is simulated once (200,000
     paths of a fixed seed, relative standard error 3 % at a level of 0.005).
     """
-    looks = np.arange(FIRST_ROUND, rounds + 1)
-    weights = (looks / rounds) ** SHAPE
-    smallest = np.concatenate([_smallest_p(chunk, looks, weights) for chunk in range(-(-PATHS // CHUNK))])
+    weights, smallest = _simulated(rounds)
     scale = float(np.quantile(smallest, level, method="lower"))
     return tuple(float(scale * weight) for weight in weights)
+
+
+@lru_cache(maxsize=4)
+def _simulated(rounds: int) -> tuple[Array, Array]:
+    """The weight of each look, and the smallest p / weight of each path."""
+    looks = np.arange(FIRST_ROUND, rounds + 1)
+    weights = (looks / rounds) ** SHAPE
+    chunks = [_smallest_p(chunk, looks, weights) for chunk in range(-(-PATHS // CHUNK))]
+    return weights, np.concatenate(chunks)
 
 
 def _smallest_p(chunk: int, looks: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from scipy.special import stdtr
 from scipy.stats import chi2, rankdata, t
 
 from cnnpool.choose.options import Options
-from cnnpool.choose.rounds import LEVEL, Rule, State, replay
+from cnnpool.choose.rounds import LEVEL, Rule, State, replays
 from cnnpool.report.measure import ACCURACY
 from scripts.docs.claims import plain
 from scripts.docs.pages import DOCS, filled, write
@@ -147,7 +147,7 @@ def table(studies: int) -> list[str]:
     for scenario in SCENARIOS:
         rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
         values = simulated(scenario, studies)
-        states = [replay(study, rule) for study in values]
+        states = replays(values, rule)
         dropped = np.mean([0 not in state.left for state in states])
         alone = np.mean([state.left == (0,) for state in states])
         runs = np.mean([trained(state, ROUNDS) for state in states])
@@ -193,8 +193,7 @@ def published(folder: str) -> Published:
 def advised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The advice of ``choose`` in studies, whether it is shown, whether the best was dropped, and runs."""
     rule, found = Rule(candidates=EACH, rounds=LATEST), []
-    for study in values:
-        state = replay(study, rule)
+    for study, state in zip(values, replays(values, rule), strict=True):
         last = state.drops[-1].round if state.finished else LATEST
         best = max(state.left, key=study[:, :last].mean(1).__getitem__)
         found.append((best, len(state.left) == 1, 0 not in state.left, trained(state, LATEST)))
