@@ -109,7 +109,7 @@ def runs(shelf):
     return shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.92, 0.94])
 
 
-def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
+def test_the_tab_shows_the_numbers_of_compare_and_opens_what_is_clicked(browse, runs, tmp_path):
     assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
     wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
     script = """
@@ -120,8 +120,19 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
     await until(() => one("#figure-learning img").naturalWidth > 100);
     const { scrollWidth, clientWidth } = inside().documentElement;
     const said = all("#comparison li").filter((line) => line.offsetHeight).length;
-    const caption = text("#figure-learning figcaption");
-    return { cells: cells(), said, caption, fits: scrollWidth <= clientWidth };
+    const caption = text("#figure-learning figcaption"), table = cells();
+    // A choice opens on its runs, a measure on its definition, and a figure is enlarged.
+    const max = await until(() => all("#comparison summary").find((found) => told(found) === "max"));
+    max.focus();
+    max.click();
+    const opened = text("#comparison details[open]"), link = one("#comparison details[open] a").href;
+    (await named(".term", "p (Holm)")).click();
+    const bubble = await until(() => all(":popover-open").map((found) => found.textContent).join());
+    one(":popover-open").hidePopover();
+    await until(() => one("#figure-accuracy img"));
+    one("#figure-accuracy button").click();
+    await until(() => one("#figure-accuracy :popover-open img"));
+    return { cells: table, said, caption, fits: scrollWidth <= clientWidth, opened, link, bubble };
     """
     found = browse(runs.root, script, width=800)
     for cells, row in zip(found["cells"], wanted, strict=True):
@@ -134,10 +145,16 @@ def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path):
     assert found["said"] >= 1
     # The page itself is not wider than its frame; a table may scroll by itself.
     assert found["fits"] and "95 % t interval" in found["caption"]
+    for said in (r"seed 0\W+90.00\W+max/seed0", r"seed 2\W+85.00\W+max/seed2"):
+        assert re.search(said, found["opened"])
+    assert re.search(r"//127[^/]+/\?runFilter=", found["link"]) and found["link"].endswith("#timeseries")
+    assert "adjusted by Holm" in found["bubble"]
 
 
-def test_the_form_changes_what_is_shown_and_stands_in_the_address(browse, runs):
+def test_the_form_stands_in_the_address_also_behind_a_path_prefix(browse, runs):
     script = """
+    await until(() => text("#refusal p").includes("nobody"));
+    (await named("header a", "Reset")).click();
     await until(() => cells().length > 1);
     one('[data-key="where"] summary').click();
     one('select[name="metric"]').focus();
@@ -153,11 +170,16 @@ def test_the_form_changes_what_is_shown_and_stands_in_the_address(browse, runs):
     await until(() => location.hash.includes("stage=s2"));
     await until(() => one("#figure-gradient figcaption"));
     const kept = [location.hash, inside().activeElement.name, one('[data-key="where"]').open];
+    kept.push(one("a.file").href, one("#comparison details a").href);
     inside().defaultView.history.back();
     await until(() => !location.hash.includes("stage=s2") && one('select[name="stage"]').value === "");
     return kept;
     """
-    kept, focused, opened = browse(runs.root, script)
+    kept, focused, opened, table, charts = browse(
+        runs.root, script, address="&p.downsampling.baseline=nobody", prefix="/boards/mine"
+    )
+    assert "/boards/mine/data/plugin/downsampling/table.csv?" in table and "baseline=avg" in table
+    assert "/boards/mine/?runFilter=" in charts
     said = ["metric=invariance.worst_shift_accuracy", "baseline=avg", "where=seed%3D0", "seeds=1", "stage=s2"]
     assert all(f"&p.downsampling.{part}" in kept for part in said)
     # The place is kept: the focus, and what is unfolded.
@@ -166,32 +188,7 @@ def test_the_form_changes_what_is_shown_and_stands_in_the_address(browse, runs):
     assert browse(runs.root, script, address=kept.removeprefix("#downsampling")) == ["avg", 3]
 
 
-def test_a_choice_opens_on_its_runs_a_measure_on_its_definition_and_a_figure_is_enlarged(browse, runs):
-    script = """
-    const max = await until(() => all("#comparison summary").find((found) => told(found) === "max"));
-    max.focus();
-    max.click();
-    const opened = text("#comparison details[open]"), link = one("#comparison details[open] a").href;
-    const shown = () => all(":popover-open").map((found) => found.textContent).join();
-    const press = (key) => inside().activeElement.click();
-    (await named(".term", "p (Holm)")).focus();
-    press("Enter");
-    const bubble = await until(shown);
-    one(":popover-open").hidePopover();
-    await until(() => one("#figure-accuracy img"));
-    one("#figure-accuracy button").click();
-    await until(() => one("#figure-accuracy :popover-open img"));
-    return [opened, link, bubble];
-    """
-    opened, link, bubble = browse(runs.root, script)
-    assert re.search(r"seed 0\W+90.00\W+max/seed0", opened) and re.search(
-        r"seed 2\W+85.00\W+max/seed2", opened
-    )
-    assert re.search(r"//127[^/]+/\?runFilter=", link) and link.endswith("#timeseries")
-    assert "adjusted by Holm" in bubble
-
-
-def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
+def test_runs_jobs_and_a_study_are_followed(browse, shelf, begin, study):
     shelf.sweep(max=[0.9], avg=[0.8])
     folder = begin("blur/seed0", pool="blur", epochs=[(1, 0.5), (2, 0.75)])
     begin("<img src=x>/seed0", pool="lp", state="failed", error="<b>out of memory</b>")
@@ -200,63 +197,27 @@ def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
         shutil.rmtree(folder)
         shelf.put(pool="blur", accuracy=0.95)
 
-    script = """
-    const before = await until(() => cells().length === 2 && text("#jobs"));
-    const evil = all("#jobs img, #jobs b").length;
-    await fetch("/finish");
-    await until(() => cells().length === 3);
-    return [before, evil, text("#jobs"), cells().map((row) => row[0])];
-    """
-    before, evil, after, labels = browse(shelf.root, script, acts=[finish])
-    assert "epoch 2 of 5, validation accuracy 75.00 %" in before and "epoch 2" not in after
-    assert "<img src=x>/seed0" in before and "<b>out of memory</b>" in before and evil == 0
-    assert labels == ["max", "avg", "blur"]
-
-
-def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
-    for patience in (2, 5):
-        asked = {"callback": {"early_stopping": {"patience": patience}}, "probe": {}}
-        shelf.put(f"{patience}/seed0", asked=asked)
-    script = """
-    const refusal = await until(() => text("#refusal p"));
-    (await named("#refusal a", "tell them apart")).click();
-    await until(() => cells().length === 2);
-    return [refusal, cells().map((row) => row[0])];
-    """
-    refusal, labels = browse(shelf.root, script)
-    key = "callback.early_stopping.patience"
-    assert refusal.startswith("two runs of") and labels == [f"max / {key}=2", f"max / {key}=5"]
-
-
-def test_it_works_behind_a_path_prefix(browse, runs):
-    script = """
-    await until(() => cells().length > 1);
-    pick("baseline", "avg");
-    await until(() => cells()[0][0] === "avg" && one("#figure-accuracy img"));
-    return [one("a.file").href, one("#comparison details a").href];
-    """
-    table, charts = browse(runs.root, script, prefix="/boards/mine")
-    assert "/boards/mine/data/plugin/downsampling/table.csv?baseline=avg" in table
-    assert "/boards/mine/?runFilter=" in charts
-
-
-def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf, study):
-    shelf.sweep(max=[0.9], avg=[0.8])
-    script = """
-    await until(() => text("#jobs").includes("seed=8"));
-    const pills = all("header .pill").map((pill) => pill.textContent), said = text("#choose");
-    await fetch("/end");
-    await until(() => text("#choose").includes("Recommended: max."));
-    return [pills, said];
-    """
-
     def end():
         study("", verdict="Recommended: max.")
 
+    script = """
+    await until(() => cells().length === 2 && text("#jobs").includes("seed=8"));
+    const before = text("#jobs"), evil = all("#jobs img, #jobs b").length;
+    const pills = all("header .pill").map((pill) => pill.textContent), said = text("#choose");
+    await fetch("/finish");
+    await until(() => cells().length === 3);
+    const after = text("#jobs"), labels = cells().map((row) => row[0]);
+    await fetch("/end");
+    await until(() => text("#choose").includes("Recommended: max."));
+    return [before, evil, pills, said, after, labels];
+    """
     waiting = {shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}
     with study(""), planned(waiting):
-        pills, said = browse(shelf.root, script, acts=[end])
-    assert pills[:2] == ["2 done", "2 waiting"]
+        before, evil, pills, said, after, labels = browse(shelf.root, script, acts=[finish, end])
+    assert "epoch 2 of 5, validation accuracy 75.00 %" in before and "epoch 2" not in after
+    assert "<img src=x>/seed0" in before and "<b>out of memory</b>" in before and evil == 0
+    assert labels == ["max", "avg", "blur"]
+    assert {"2 done", "1 running", "2 waiting", "1 failed"} <= set(pills)
     said = " ".join(said.split())
     assert "1 of 2 candidates are left. Round 4 of at most 9: 1 of 2 runs have ended." in said
     assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said
