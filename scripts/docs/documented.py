@@ -37,6 +37,12 @@ class Command:
         return [*words, *extra]
 
 
+def quick(program: str) -> str:
+    """``program`` with one epoch, one trial of a search and at most two seeds."""
+    once = re.sub(r"""(epochs"?|n_trials)(=|: )\d+""", r"\1\g<2>1", program)
+    return re.sub(r"\bseed=(\d+,\d+)[\d,]*", r"seed=\1", once)
+
+
 def commands(path: Path) -> list[Command]:
     """All commands in the fenced blocks of the page; ValueError for a line in one without a known program."""
     found = []

@@ -14,6 +14,7 @@ from torch import nn
 from torchvision.models import vgg16
 
 from cnnpool import pool, probe, readout
+from scripts.docs.documented import quick
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -81,7 +82,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     lines = [line for cell in cells for line in cell.splitlines() if not line.startswith("%")]
     monkeypatch.chdir(tmp_path)
-    exec(compile("\n".join(lines), path.name, "exec"), {"__name__": "__main__"})
+    exec(compile(quick("\n".join(lines)), path.name, "exec"), {"__name__": "__main__"})
     assert list(tmp_path.iterdir()) == []
 
 

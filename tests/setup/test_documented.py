@@ -1,5 +1,6 @@
 """The commands that README.md and docs/*.md show: each is valid, and the short ones run."""
 
+import math
 import re
 import subprocess
 import sys
@@ -8,16 +9,22 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from cnnpool.cli import COMMANDS
-from cnnpool.launch import check
+from cnnpool.launch import names_of
 from cnnpool.launch.compose import Request, jobs_of
-from scripts.docs.documented import commands
+from cnnpool.launch.overrides import alternatives, parse
+from scripts.docs.documented import Command, commands, quick
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 PAGES += sorted(ROOT.glob("docs/provenance/*.md"))
 SHOWN = [command for page in PAGES for command in commands(page)]
+# Those in the comments of experiments.
+for path in sorted(ROOT.glob("conf/experiment/*.yaml")):
+    shown = re.findall(r"^# (cnnpool .*)", path.read_text("utf-8"), re.MULTILINE)
+    SHOWN += [Command(path.name, number, text) for number, text in enumerate(shown)]
 TRAINING = [c for c in SHOWN if not c.program and c.words[:2] == ["cnnpool", "train"]]
 # Those of compare.md need stores of other programs, those of own_operator.md a package installed:
 # tests/report/test_foreign.py and tests/wiring/test_own_package.py run them.
@@ -36,45 +43,56 @@ def help_of(command):
     return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
 
-def unseen(words, seen):
-    """``words`` with those values of their lists that no command of the same experiment had, or one of them;
-    and with one operator where an earlier command swept those of the experiment.
+def unseen():
+    """(name, words) of each command that trains, with those values of its lists that none before it had, or
+    one; leaving out commands without any. Operators without options are the same in all experiments.
     """
-    place, found = next((word for word in words if word.startswith("experiment=")), ""), []
-    if place and not any(word.startswith("pool") for word in words):
-        found += ["pool=max"] * (place in seen)
-        seen.add(place)
-    for word in words:
-        key, _, values = word.partition("=")
-        listed = values.split(",") if re.fullmatch(r"[\w.,-]+", values) else [values]
-        fresh = [value for value in listed if (place, key, value) not in seen]
-        seen.update((place, key, value) for value in fresh)
-        found.append(f"{key}={','.join(fresh or listed[:1])}" if values else word)
-    return found
+    seen = set()
+    for command in TRAINING:
+        words = [word for word in command.shortened()[2:] if not word.startswith(("launch=", "-"))]
+        place = [word for word in words if word.startswith("experiment=")]
+        # In place of the experiment's own list.
+        words += ["pool=max"] * (bool(place) and not any(word.startswith("pool=") for word in words))
+        found, new = [], False
+        for word in words:
+            key, _, values = word.partition("=")
+            given = [one for one in words if one.lstrip("~").startswith(f"{key}.")]
+            at = (key, *given, *(place if key != "pool" else ()))
+            listed = values.split(",") if re.fullmatch(r"[\w.,-]+", values) else [values]
+            fresh = [value for value in listed if (*at, value) not in seen]
+            seen.update((*at, value) for value in fresh)
+            new |= bool(fresh) and key not in ("fit", "out", "seed")
+            found.append(f"{key}={','.join(fresh or listed[:1])}" if values else word)
+        if new:
+            yield command, found
 
 
-@pytest.mark.parametrize("page", sorted({command.page for command in TRAINING}))
+UNSEEN = list(unseen())
+
+
+@pytest.mark.parametrize("page", sorted({command.page for command, _ in UNSEEN}))
 def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CNNPOOL_DATA", "data")
-    seen = set()
-    for command in (command for command in TRAINING if command.page == page):
-        words = command.shortened()
+    for command, words in UNSEEN:
         # A reader's own folder of settings is not here, nor own code, which has a test of its own, as Hydra's
         # sweepers and launchers have, which compose the jobs themselves.
         plugin = any(word.startswith("hydra/") for word in words)
-        if {"--config-dir", "pool=my_pool"} & set(words) or page == "own_operator.md" or plugin:
+        if command.page != page or page == "own_operator.md" or "--config-dir" in command.words or plugin:
             continue
-        if "--help" in words:
-            assert "pool" in help_of("train")
-            continue
-        options = {word for word in words[2:] if word.startswith("-")}
-        assert options <= {"-m"}
-        overrides = [word for word in words[2:] if not word.startswith(("launch=", "-"))]
-        jobs = jobs_of(Request(unseen(overrides, seen), multirun="-m" in options))
+        assert {word for word in command.words if word.startswith("-")} <= {"-m"}
+        jobs = jobs_of(Request(words, multirun=any("," in word for word in words)))
         assert jobs, name(command)
-        for job in jobs:
-            check.check(job.settings)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "jobs"),
+    [("cifar_circular", 36), ("every_operator", 94), ("mnist_few", 360), ("mnist_operators", 120)],
+)
+def test_an_experiment_has_as_many_jobs_as_is_said(experiment, jobs):
+    text = (ROOT / "conf" / "experiment" / f"{experiment}.yaml").read_text("utf-8")
+    lines = [f"{key}={values}" for key, values in yaml.safe_load(text)["hydra"]["sweeper"]["params"].items()]
+    assert math.prod(len(alternatives(one, names_of, jobs + 1)) for one in parse(lines)) == jobs
 
 
 def test_documented_commands_name_what_exists():
@@ -102,4 +120,4 @@ def test_a_documented_program_runs(command, tmp_path, monkeypatch):
             pytest.importorskip(package, reason=f"needs {package}")
     module = ModuleType("a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(command.text, name(command), "exec"), vars(module))
+    exec(compile(quick(command.text), name(command), "exec"), vars(module))

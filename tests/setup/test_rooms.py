@@ -77,18 +77,23 @@ def room_of(path):
     return Path(path).with_suffix("").parts[1]
 
 
-def imports(path, source):
+def imports(path, nodes):
     """(line, full dotted name) of every import, those inside functions and those by a string included."""
     package = Path(path).parent.parts
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
             yield node.lineno, _named(node.args[0]) if node.args else "a computed name"
+
+
+def called(call):
+    """The last part of the name of what is called."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _named(argument):
@@ -106,15 +111,15 @@ def violations(path, source):
     if room not in ROOMS:
         return [f"{path}: there is no room called {room}"]
     own = (f"cnnpool{name}" if name.startswith(".") else name for name in ROOMS[room].split())
-    allowed = {*own, f"cnnpool.{room}", "cnnpool.__version__"}
+    allowed, nodes = {*own, f"cnnpool.{room}", "cnnpool.__version__"}, list(ast.walk(ast.parse(source)))
     found = [
         f"{path}:{line}: {room} may not import {name}"
-        for line, name in imports(path, source)
+        for line, name in imports(path, nodes)
         if name.split(".")[0] not in sys.stdlib_module_names
         and not any(name == one or name.startswith(one + ".") for one in allowed)
     ]
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    found += [f"{path}:{call.lineno}: print" for call in calls if ast.unparse(call.func) == "print"]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    found += [f"{path}:{call.lineno}: print" for call in calls if called(call) == "print"]
     stems = {part.removesuffix(".py").strip("_") for part in Path(path).parts}
     return found + [f"{path}: {stem} names no idea" for stem in sorted(stems & DUMPING_GROUNDS)]
 
