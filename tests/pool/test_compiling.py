@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -59,82 +58,88 @@ def grow(value):
 """
 OUTER = """
 from cnnpool.pool.cpu.compiling import compiled
-from cnnpool.pool.cpu.loops.helper import grow
 from cnnpool.pool.cpu.loops.lanes import write
+from ours.helper import grow
 @compiled
 def fill(start, stop, target, like):
     for i in range(start, stop):
         write(target, i, grow(like))
 """
 USE = """
-import os, sys, tempfile, torch
-from numba import config
+import torch
 from numba.core import event
-from cnnpool.pool.cpu import compiling, threads
+from cnnpool.pool.cpu import threads
 from cnnpool.pool.cpu.memory import scalar
-{}
 events = event.RecordingListener()
-event.register("numba:compile", events)
-from cnnpool.pool.cpu.loops import outer
-assert config.CACHE_DIR == os.environ.get("NUMBA_CACHE_DIR", "")
-out = torch.zeros(3)
-threads.spread(outer.fill, 3, 0, out.data_ptr(), scalar(21.0, torch.float32))
+with event.install_listener("numba:compile", events):
+    from ours import outer
+    out = torch.zeros(3)
+    threads.spread(outer.fill, 3, 0, out.data_ptr(), scalar(21.0, torch.float32))
 print(out.tolist(), len(events.buffer) // 2)
 """
+FIRST, ANEW, KEPT = (f"[42.0, 42.0, 42.0] {count}\n" for count in (2, 3, 0))
 
 
 @pytest.fixture
-def process(tmp_path):
-    """A process with two kernels, one of which calls the other: (result, kernels compiled, lines said)."""
-    shutil.copytree(ROOT / "cnnpool", tmp_path / "cnnpool", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "cnnpool/pool/cpu/loops/outer.py").write_text(OUTER)
+def load(tmp_path, monkeypatch, capsys):
+    """Import two kernels, one of which calls the other, and use them: the result, how many were compiled."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loops = tmp_path / "ours"
+    loops.mkdir()
+    (loops / "outer.py").write_text(OUTER)
 
-    def run(helper="value", before="", **environment):
-        (tmp_path / "cnnpool/pool/cpu/loops/helper.py").write_text(HELPER.format(helper))
-        known = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1", **environment}
-        known = {key: value for key, value in known.items() if value is not None}
-        code = [sys.executable, "-c", USE.format(before)]
-        done = subprocess.run(code, capture_output=True, text=True, env=known, cwd=tmp_path, timeout=300)
-        assert done.returncode == 0, done.stderr
-        result, _, count = done.stdout.strip().rpartition(" ")
-        return result, int(count), done.stderr.splitlines()
+    def run(folder="", helper="value"):
+        (loops / "helper.py").write_text(HELPER.format(helper))
+        for name in ("ours", "ours.helper", "ours.outer"):
+            sys.modules.pop(name, None)
+        compiling.cache_folder.cache_clear()
+        monkeypatch.setattr(compiling.config, "CACHE_DIR", str(folder))
+        exec(USE, {})
+        assert str(folder) == compiling.config.CACHE_DIR
+        return capsys.readouterr().out
 
-    return run
+    yield run
+    compiling.cache_folder.cache_clear()
 
 
 def kept(folder):
     return sorted(path.name for path in folder.rglob("*.nbc"))
 
 
-def test_kernels_are_compiled_once_and_anew_when_a_helper_has_changed(process, tmp_path):
-    loops = tmp_path / "cnnpool/pool/cpu/loops"
-    assert process(NUMBA_CACHE_DIR=None) == ("[42.0, 42.0, 42.0]", 2, [])
-    assert len(kept(loops / "__pycache__")) == 2
-    assert process(NUMBA_CACHE_DIR=None) == ("[42.0, 42.0, 42.0]", 0, [])
+def test_kernels_are_compiled_once_and_anew_when_a_helper_has_changed(load, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "LOOPS", tmp_path / "ours")
+    assert load() == FIRST and len(kept(tmp_path / "ours/__pycache__")) == 2
+    assert load() == KEPT
     # The caller's own file is the same: Numba alone would go on with the helper that it was compiled with.
-    assert process("value + value", NUMBA_CACHE_DIR=None) == ("[63.0, 63.0, 63.0]", 2, [])
-    assert len([*loops.glob("__pycache__/kernels-*")]) == 1
+    assert load(helper="value + value") == "[63.0, 63.0, 63.0] 2\n"
+    assert len([*tmp_path.glob("ours/__pycache__/kernels-*")]) == 1
 
 
-def test_a_folder_of_the_users_choice_holds_them_and_two_processes_say_nothing(process, tmp_path):
+def test_a_folder_of_the_users_choice_holds_them_for_all_processes_which_say_nothing(load, tmp_path):
+    assert load(tmp_path / "own") == FIRST
     folder = tmp_path / "mine"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(folder)}
+
+    def process(_):
+        command = [sys.executable, "-c", USE]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300)
+
     with ThreadPoolExecutor(2) as both:
-        found = list(both.map(lambda _: process(NUMBA_CACHE_DIR=str(folder)), range(2)))
-    assert found[0][0] == found[1][0] == "[42.0, 42.0, 42.0]" and not found[0][2] + found[1][2]
-    assert process(NUMBA_CACHE_DIR=str(folder))[1] == 0 and len(kept(folder)) >= 2
+        for done in both.map(process, range(2)):
+            assert done.stdout.startswith("[42.0, 42.0, 42.0] ") and done.stderr == ""
+    assert load(folder) == KEPT and len(kept(folder)) >= 2
 
 
-FULL = """
-def replace(source, target):
-    raise OSError(28, "No space left on device", str(target))
-os.replace = replace
-"""
+def test_where_nothing_can_be_written_kernels_work_and_one_line_says_why(load, tmp_path, monkeypatch, caplog):
+    def replace(source, target):
+        raise OSError(28, "No space left on device", str(target))
 
-
-def test_where_nothing_can_be_written_kernels_work_and_one_line_says_why(process, tmp_path):
-    result, compiled, (line,) = process(before=FULL, NUMBA_CACHE_DIR=str(tmp_path / "mine"))
+    monkeypatch.setattr(os, "replace", replace)
+    compiling._warn.cache_clear()
     # A kernel is compiled again after one that it calls could not be saved.
-    assert result == "[42.0, 42.0, 42.0]" and compiled == 3 and not kept(tmp_path)
+    assert load(tmp_path / "mine") == ANEW and not kept(tmp_path)
+    (line,) = caplog.messages
     assert "kept in" in line and "No space left on device; free space" in line and "NUMBA_CACHE_DIR" in line
 
 
