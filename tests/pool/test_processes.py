@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from pooled import COMPILED, answers, send, send_from_a_fork
+from pooled import COMPILED, answers, send_by_a_fork_too
 
 from cnnpool.pool import dispatch
 
@@ -30,16 +30,16 @@ def test_threads_that_pool_at_once_get_what_one_gets(set_threads):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_process_computes_what_its_parent_does(start):
+def test_a_process_and_its_fork_compute_what_their_parent_does():
     # From a process of its own: threads that other tests have started here would not live in a fork.
     context = multiprocessing.get_context("spawn")
-    queue, forked = context.Queue(), start == "fork"
-    target, threads = (send_from_a_fork, 1) if forked else (send, 2)
-    child = context.Process(target=target, args=(queue, threads))
+    queue = context.Queue()
+    child = context.Process(target=send_by_a_fork_too, args=(queue,))
     child.start()
-    found = queue.get(timeout=SECONDS)
+    found = dict(queue.get(timeout=SECONDS) for _ in STARTS)
     child.join(SECONDS)
-    assert child.exitcode == 0
-    same(found, answers())
+    assert child.exitcode == 0 and found.keys() == {*STARTS}
+    expected = answers()
+    for start in STARTS:
+        same(found[start], expected)
