@@ -1,9 +1,7 @@
 """Windows, rows or poolings that are drawn at random: read off, by loops, and by binomial bounds."""
 
 import itertools
-import math
 from collections import Counter
-from fractions import Fraction
 
 import pytest
 import torch
@@ -61,10 +59,10 @@ def test_random_edges_rise_by_floor_or_ceil_to_the_end(count, data):
 def test_pseudorandom_edges_are_those_of_exact_fractions(count, numerator, data):
     # A prime denominator that divides no total: no edge is so near a whole number that rounding matters.
     total = data.draw(st.integers(count, min(3 * count, 1020)).filter(lambda n: n % 1021))
-    u, a = Fraction(numerator, 1021), Fraction(total, count)
-    exact = [math.ceil(a * (i + u)) - math.ceil(a * u) for i in range(count + 1)]
-    edges = pseudorandom_edges(total, count, torch.tensor([[float(u)]], dtype=torch.float64))
-    assert edges.tolist() == [exact]
+    edges = pseudorandom_edges(total, count, torch.tensor([[numerator / 1021]], dtype=torch.float64))
+    # Rounded up: total / count (i + u).
+    exact = [-(-total * (1021 * i + numerator) // (1021 * count)) for i in range(count + 1)]
+    assert edges.tolist() == [[edge - exact[0] for edge in exact]]
 
 
 @given(st.integers(1, 3000), st.floats(0, 1, exclude_max=True), st.data())
