@@ -50,8 +50,10 @@ OPERATORS = {
     "expectation": lambda x: pool.stochastic_pool2d(x, 3, 2, 1, training=False),
     "aps": lambda x: pool.aps_pool2d(x)[0],
     "aps p=1": lambda x: pool.aps_pool2d(x, (2, 3), p=1, choose="min")[0],
-    "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x, 7, 1, 3), (7, 9))
+    "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x[..., :3, :4], 3, 1, 1), (3, 4))
 }  # fmt: skip
+SPOILT = ("lp", "lp mean", "lp signed", "gem", "soft", "soft tiles", "avg 3/2", "blur")
+"""Those of which a map with infinities and NaN is asked for, too."""
 LEARNT = {
     "gem": lambda x, p: pool.gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
     "lp": lambda x, p: pool.lp_pool2d(x, p, 2),
@@ -88,6 +90,8 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, monkeypatch):
     for dtype, layout in cases(DTYPES, LAYOUTS):
         x = torch.randn(2, 3, 7, 9, dtype=torch.float64, device=DEVICE).to(dtype)
         x = x.contiguous(memory_format=layout)
+        if name in SPOILT:
+            x[0, 1, 3, 3], x[1, 0, 3, 3], x[1, 2, 3, 3] = float("inf"), float("nan"), -float("inf")
         with pool.dispatch.use(False):
             assert pool.dispatch.kernels("max", x).__name__ == "cnnpool.pool.gpu.max"
             upstream = torch.randn(OPERATORS[name](x).shape, dtype=torch.float64).to(DEVICE, dtype)
@@ -96,21 +100,6 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, monkeypatch):
         assert ours[0].stride() == exact[0].stride()
         assert {t.dtype for t in ours} == {dtype}
         check(ours, exact, dtype)
-
-
-@by_triton
-@pytest.mark.parametrize(
-    "name", ["lp", "lp mean", "lp signed", "gem", "soft", "soft tiles", "avg 3/2", "blur"]
-)
-def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
-    for value, layout in cases((float("inf"), float("nan"), -float("inf")), LAYOUTS):
-        x = torch.randn(1, 2, 8, 8, device=DEVICE).contiguous(memory_format=layout)
-        x[0, 1, 3, 3] = value
-        with pool.dispatch.use(False):
-            ours = answers(OPERATORS[name], x)
-            exact = by_torch(lambda x: answers(OPERATORS[name], x), x, monkeypatch=monkeypatch)
-        for a, b in zip(ours, exact, strict=True):
-            assert_close(a.double().cpu(), b, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 @by_triton
