@@ -4,6 +4,7 @@ Tensors that are not what their memory says are left to torch, or resolved.
 """
 
 import os
+import runpy
 import subprocess
 import sys
 from itertools import product
@@ -23,13 +24,6 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 def takes(*tensors):
     return pool.dispatch.kernels("linear", *tensors) is not None
-
-
-def python(code, **environment):
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environment}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_plain_floating_tensors_are_taken_and_no_others():
@@ -100,23 +94,25 @@ def test_large_maps_are_not_torchs():
         assert type(y.grad_fn).__name__ in ("MaxBackward", "LinearBackward")
 
 
-def test_importing_the_operators_does_not_import_numba():
-    assert python("import sys, cnnpool.pool; print('numba' in sys.modules)") == "False"
+def test_environment_variables_decide(monkeypatch):
+    monkeypatch.delenv("CNNPOOL_KERNELS", raising=False)
+    for name, value, wanted in (
+        ("CNNPOOL_KERNELS", "0", False), ("CNNPOOL_KERNELS", "1", True), ("NUMBA_DISABLE_JIT", "1", False)
+    ):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert runpy.run_path(pool.dispatch.__file__)["_wanted"] is wanted
 
 
-def test_environment_variables_decide():
-    code = "from cnnpool.pool import dispatch; print(dispatch._wanted)"
-    assert python(code, CNNPOOL_KERNELS="0") == python(code, NUMBA_DISABLE_JIT="1") == "False"
-    assert python(code, CNNPOOL_KERNELS="1") == "True"
-
-
-def test_without_numba_torch_does_everything():
+def test_importing_the_operators_does_not_import_numba_and_without_it_torch_does_everything():
     code = """
-import importlib.util, sys
+import importlib, sys
+from cnnpool.pool import dispatch, max_pool2d
+import torch
+print("numba" in sys.modules)
 find, sys.modules["numba"] = importlib.util.find_spec, None
 importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
-import torch
-from cnnpool.pool import avg_pool2d, dispatch, max_pool2d
+importlib.reload(dispatch)
 print(max_pool2d(torch.arange(16.0).reshape(1, 1, 4, 4), 2).flatten().tolist())
 try:
     with dispatch.use(True):
@@ -124,14 +120,17 @@ try:
 except ValueError as error:
     print(error)
 """
-    said = python(code).splitlines()
-    assert said[0] == "[5.0, 7.0, 13.0, 15.0]" and "pip install numba" in said[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    imported, result, refused = done.stdout.splitlines()
+    assert imported == "False" and result == "[5.0, 7.0, 13.0, 15.0]" and "pip install numba" in refused
 
 
 OPERATORS = {
     "max tiles": lambda x: pool.max_pool2d(x, 2), "max": lambda x: pool.max_pool2d(x, 3, 2, 1),
     "avg": lambda x: pool.avg_pool2d(x, 2), "blur": pool.blur_pool2d, "max_blur": pool.max_blur_pool2d,
-    "lp": lambda x: pool.lp_pool2d(x, 3, 2, form="mean"), "gem": lambda x: pool.gem_pool2d(x, 2),
+    "lp": lambda x: pool.lp_pool2d(x, 2, 2, form="mean"), "gem": lambda x: pool.gem_pool2d(x, 2, p=2.5),
     "soft": lambda x: pool.soft_pool2d(x, 3, 2),
     "expectation": lambda x: pool.stochastic_pool2d(x, 2, training=False),
     "aps": lambda x: pool.aps_pool2d(x)[0]

@@ -25,20 +25,18 @@ WIDE = {dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dt
 windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
 
 OPERATORS = {
-    "lp whole": lambda x, number, *w: lp_pool2d(x, 3, *w[:2], w[3], padding=w[2], form="mean"),
+    "lp whole": lambda x, number, *w: lp_pool2d(x, 2, *w[:2], w[3], padding=w[2], form="mean"),
     "lp mean": lambda x, number, *w: lp_pool2d(x, 2.5, *w[:2], w[3], padding=w[2], form="mean"),
     "lp learnt": lambda x, number, *w: lp_pool2d(x, number, *w[:2], w[3], padding=w[2]),
-    "gem whole": lambda x, number, *window: gem_pool2d(x, *window, p=2, eps=0.1),
     "gem learnt": lambda x, number, *window: gem_pool2d(x, *window, p=number, eps=0.1),
     "soft": lambda x, number, *window: soft_pool2d(x, *window, beta=2.0),
     "soft learnt": lambda x, number, *window: soft_pool2d(x, *window, beta=number),
     "stochastic mean": lambda x, number, *window: stochastic_pool2d(x, *window, training=False),
 }
 
-# Every type is compiled for anew, which takes longer than all else here.
+# Every type is compiled for anew, which takes longer than all else here; all load and store alike.
 CASES = [(name, torch.float32) for name in OPERATORS]
-CASES += [("lp whole", torch.bfloat16), ("soft", torch.bfloat16), ("stochastic mean", torch.float16)]
-CASES += [("gem learnt", torch.float64), ("soft learnt", torch.float64)]
+CASES += [("soft", torch.bfloat16), ("stochastic mean", torch.float16), ("gem learnt", torch.float64)]
 
 
 def answers(function, wanted, x, number, upstream):
@@ -121,15 +119,15 @@ def test_the_largest_numbers_come_out_as_in_float64(layout, p):
 
 
 @pytest.mark.parametrize(
-    "values", [[math.inf] * 5 + [1], [-math.inf] * 6, [math.inf, -math.inf, 2, 3, math.inf, 3]]
+    "values", [[math.inf] * 3 + [1], [-math.inf] * 4, [math.inf, -math.inf, 2, math.inf]]
 )
 def test_an_infinite_window_has_no_gradient(values):
-    x, upstream = torch.tensor(values).view(1, 1, 1, 6), torch.ones(1, 1, 1, 1)
+    x, upstream = torch.tensor(values).view(1, 1, 1, 4), torch.ones(1, 1, 1, 1)
     number = torch.full((1, 1, 1), 1.7)
     functions = [
-        lambda x, p: soft_pool2d(x, (1, 6)),
-        lambda x, p: soft_pool2d(x, (1, 6), beta=p),
-        lambda x, p: lp_pool2d(x, 3, (1, 6)),
+        lambda x, p: soft_pool2d(x, (1, 4)),
+        lambda x, p: soft_pool2d(x, (1, 4), beta=p),
+        lambda x, p: lp_pool2d(x, 3, (1, 4)),
     ]
     for function, wanted in product(functions, (True, False)):
         assert all((slope == 0).all() for slope in answers(function, wanted, x, number, upstream)[1:])
