@@ -23,34 +23,59 @@ TRAIN = [
 ]  # fmt: skip
 
 
-def train(folder, *options, by=(sys.executable,)):
+# On the CPU, of which there are enough.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def train(folder, *options, by=(sys.executable,), **place):
     command = [*by, "-m", "cnnpool", "train", *TRAIN, f"hydra.run.dir={folder}", *options]
-    # On the CPU, of which there are enough.
-    settings = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
-    environment = os.environ | settings
+    environment = os.environ | ENVIRONMENT | place
     return subprocess.Popen(command, cwd=folder.parent, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def end(process):
-    err = process.communicate(timeout=240)[1]
+    err = process.communicate(timeout=600)[1]
     return process.returncode, err
 
 
+# The first process alone measures, and changes no bit.
+MEASURED = ["probe.gradient.samples=8"]
+MEASURED += [f"~probe.{name}" for name in ("invariance", "equivariance", "aliasing", "cost")]
+RUNS = {
+    "one": MEASURED,
+    "group": ["probe=none", "fit.strategy=ddp"],
+    "two": [*MEASURED, "fit.devices=2"],
+    "three": ["probe=none", "fit.devices=2"],
+}
+SCRIPT = f"""
+import cnnpool
+for folder, options in {RUNS}.items():
+    cnnpool.train(*{TRAIN}, *options, f"hydra.run.dir={{folder}}")
+print("ended")
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """The folder of the runs of a script, and its process when it has ended."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.py").write_text(SCRIPT)
+    command, environment = [sys.executable, "script.py"], os.environ | ENVIRONMENT
+    return folder, subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=600
+    )
+
+
 @pytest.mark.slow
-def test_two_processes_train_as_one_up_to_rounding(tmp_path):
-    # The first process alone measures, and changes no bit.
-    measured = ["probe.gradient.samples=8"]
-    measured += [f"~probe.{name}" for name in ("invariance", "equivariance", "aliasing", "cost")]
-    assert end(train(tmp_path / "one", *measured)) == (0, "")
-    status, err = end(train(tmp_path / "two", "fit.devices=2", *measured))
-    assert status == 0, err
-    one, two = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("one", "two"))
+def test_two_processes_train_as_one_up_to_rounding(script):
+    folders = [script[0] / name for name in ("one", "two")]
+    one, two = (load(folder / "checkpoints" / "last.ckpt") for folder in folders)
     for key, weight in one["state_dict"].items():
         torch.testing.assert_close(two["state_dict"][key], weight, rtol=1e-4, atol=1e-6)
-    found = [read(tmp_path / name) for name in ("one", "two")]
+    found = list(map(read, folders))
     assert found[0].correct == found[1].correct
     assert unpacked(found[1].correct).mean() == pytest.approx(found[1].accuracy)
-    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
+    lines = [(folder / "metrics.jsonl").read_text().splitlines() for folder in folders]
     assert len(lines[0]) == len(lines[1]) == 8 + 2 * 2 + 1
     assert sum("gradient/zero_fraction/s1" in line for line in lines[1]) == 2
     for a, b in zip(*(map(json.loads, each) for each in lines), strict=True):
@@ -60,45 +85,39 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
         assert a == pytest.approx(b, **near)
 
 
-SCRIPT = """
-import sys, cnnpool
-for folder, option in (("one", "fit.strategy=ddp"), ("two", "fit.devices=2"), ("three", "fit.devices=2")):
-    cnnpool.train(*sys.argv[1:], option, f"hydra.run.dir={folder}")
-print("ended")
-"""
-
-
 @pytest.mark.slow
-def test_a_script_trains_on_two_devices_and_goes_on_once(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "script.py", *TRAIN, "probe=none"]
-    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=240)
+def test_a_script_trains_on_two_devices_and_goes_on_once(script):
+    folder, done = script
     assert (done.returncode, done.stdout) == (0, "ended\n")
-    one, *others = (read(tmp_path / name) for name in ("one", "two", "three"))
+    one, *others = (read(folder / name) for name in RUNS)
     assert all(other.correct == one.correct and other.steps == one.steps for other in others)
 
 
 @pytest.mark.slow
-def test_two_machines_train_as_one_with_two_devices(tmp_path):
-    options = ["probe=none", "fit.epochs=1"]
+def test_two_machines_train_as_one_with_two_devices(script, tmp_path):
+    options = ["probe=none", "trainer.num_nodes=2", "callback=learning_rate_monitor"]
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    for _ in ("trained", "finished already"):
-        machines = [
-            train(
-                *(tmp_path / "machines", *options, "trainer.num_nodes=2", "callback=learning_rate_monitor"),
-                by=(
-                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={number}"),
-                    *("--master-addr=127.0.0.1", f"--master-port={port}"),
-                ),
-            )
-            for number in (0, 1)
-        ]
-        assert [end(process)[0] for process in machines] == [0, 0]
-    assert end(train(tmp_path / "one", *options, "fit.devices=2"))[0] == 0
-    machines, one = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("machines", "one"))
-    assert all(torch.equal(machines["state_dict"][key], weight) for key, weight in one["state_dict"].items())
+    machines = [
+        train(
+            *(tmp_path / "machines", *options),
+            by=(
+                *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={number}"),
+                *("--master-addr=127.0.0.1", f"--master-port={port}"),
+            ),
+        )
+        for number in (0, 1)
+    ]
+    assert [end(process)[0] for process in machines] == [0, 0]
+    # Finished already, which no process needs another for.
+    for rank in ("0", "1"):
+        assert end(train(tmp_path / "machines", *options, RANK=rank, WORLD_SIZE="2")) == (0, "")
+    machines, three = (
+        folder / "checkpoints" / "last.ckpt" for folder in (tmp_path / "machines", script[0] / "three")
+    )
+    weights = load(machines)["state_dict"]
+    assert all(torch.equal(weights[key], weight) for key, weight in load(three)["state_dict"].items())
 
 
 # Of the first process: Lightning keeps the rank of a process for good.
