@@ -50,7 +50,7 @@ def figures():
 def _no_figures(request, monkeypatch):
     """Drawing takes most of the time: the commands draw only for tests that ask for it."""
     if "figures" not in request.fixturenames:
-        monkeypatch.setattr(command, "draw", lambda *_: [])
+        monkeypatch.setattr(command, "draw", lambda folder, *_: [folder / "drawn.png"])
     monkeypatch.setattr(plots, "draw", lambda comparison: iter(()))
 
 
@@ -301,7 +301,7 @@ def test_layers_that_a_run_did_not_train_are_frozen(run, capsys):
     assert frozen and results["cost"]["parameters"] == trained
 
 
-def test_the_next_command_swaps_and_then_shows_both_sides_in_one_comparison(run, figures, capsys):
+def test_the_next_command_swaps_and_then_shows_both_sides_in_one_comparison(run, capsys):
     arguments = [str(run[0]), "--probes", "gradient", "--samples", "4"]
     _, said = examined(capsys, *arguments)
     words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
@@ -309,7 +309,10 @@ def test_the_next_command_swaps_and_then_shows_both_sides_in_one_comparison(run,
     _, said = examined(capsys, *arguments, "--swap", "avg")
     words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
     assert words[-2:] == ["compare", "out"]
-    assert "\nresults: out\n  results.json, " in said and "\nresults: out/avg\n  results.json, " in said
+    assert (
+        "\nresults: out\n  results.json, drawn.png" in said
+        and "\nresults: out/avg\n  results.json, drawn.png" in said
+    )
     assert report.main([*words[-1:], "--no-board"]) == 0
     compared = capsys.readouterr().out
     # By the name of the operator, and not by every module that it stands in.
