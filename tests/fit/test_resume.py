@@ -187,10 +187,7 @@ def test_speed_is_that_of_training_steps_alone_across_a_restart(runs, kill, tmp_
     assert runs.run(tmp_path, **options)[0].measured["cost"]["train_images_per_s"] == 32
 
 
-@pytest.mark.parametrize("epochs", [2, 4])
-def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(
-    runs, kill, tmp_path, monkeypatch, epochs
-):
+def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(runs, kill, tmp_path, monkeypatch):
     """Also where an epoch after the one that asked for the end is better than all before."""
     scores = iter([0.5, 0.4, 0.9, 0.95])
     kept = Classifier._take
@@ -201,9 +198,9 @@ def test_a_run_that_had_stopped_early_is_trained_to_its_least_epochs(
 
     monkeypatch.setattr(Classifier, "_take", scored)
     stopping = {"early_stopping": {"patience": 1}}
-    options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}, "trainer": {"min_epochs": epochs}}
+    options = EVERY | {"epochs": 6, "callbacks": stopping, "probes": {}, "trainer": {"min_epochs": 4}}
     kill(tmp_path, 16, "on_train_epoch_end", **options)
-    assert runs.run(tmp_path, **options)[0].steps == 8 * epochs
+    assert runs.run(tmp_path, **options)[0].steps == 8 * 4
 
 
 def test_every_signal_that_asks_for_the_end_is_heard():
