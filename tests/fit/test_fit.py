@@ -198,12 +198,12 @@ def test_a_network_of_ones_own_trains_on_any_loader_and_is_needed_to_load_it(tmp
     theirs.fit(classifier, loader, loader)
     assert classifier.total_steps == classifier.steps == 12
     digits, counted = cnnpool.datamodule("digits", limit=256), quiet_trainer(max_steps=3)
-    counted.fit(given := cnnpool.classifier("pool=max"), datamodule=digits)
+    counted.fit(given := cnnpool.classifier("pool=max", "model.width=4"), datamodule=digits)
     assert given.total_steps == 3
     quiet_trainer(max_epochs=1, accumulate_grad_batches=3).fit(given, datamodule=digits)
     # Those of the first Trainer are no steps of the second.
     assert given.steps == given.total_steps == -(-given.trainer.num_training_batches // 3)
-    limited = cnnpool.classifier("pool=max", "fit.max_steps=2")
+    limited = cnnpool.classifier("pool=max", "model.width=4", "fit.max_steps=2")
     quiet_trainer(max_epochs=2).fit(limited, datamodule=digits)
     assert limited.total_steps == limited.steps == 2
     with pytest.raises(ValueError, match="give the Trainer max_epochs or max_steps"):
