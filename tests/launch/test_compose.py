@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,11 +73,11 @@ def expected(lines, number=None):
 
 
 SWEEPS = {
-    "pool=max,avg seed=0,1,2": [["pool=max", "pool=avg"], ["seed=0", "seed=1", "seed=2"]],
+    "pool=max,avg seed=0,1": [["pool=max", "pool=avg"], ["seed=0", "seed=1"]],
     "pool=glob(m*,exclude=max_*) fit=smoke": [["pool=max", "pool=median", "pool=mixed"], ["fit=smoke"]],
-    "seed=range(2,8,step=3) pool=choice(sum,avg)": [["seed=2", "seed=5"], ["pool=sum", "pool=avg"]],
-    "fit.lr=1e-2,0.1 pool.kernel_size=[2,3],3": [
-        ["fit.lr=0.01", "fit.lr=0.1"],
+    "seed=range(2,8,step=3) pool=choice(sum)": [["seed=2", "seed=5"], ["pool=sum"]],
+    "fit.lr=1e-2 pool.kernel_size=[2,3],3": [
+        ["fit.lr=0.01"],
         ["pool.kernel_size=[2,3]", "pool.kernel_size=3"],
     ],
     "+probe.diagonal.samples=4,5 probe.gradient={samples:3}": [
@@ -87,10 +88,10 @@ SWEEPS = {
         ["probe.gradient={samples:3}"],
         ["probe.gradient.epsilon=0.1", "probe.gradient.epsilon=0.2"],
     ],
-    "pool@stage.s2=inherit,avg ~probe.cost seed=3,4 data.root='a b,c'": [
+    "pool@stage.s2=inherit,avg ~probe.cost seed=3 data.root='a b,c'": [
         ["pool@stage.s2=inherit", "pool@stage.s2=avg"],
         ["~probe.cost"],
-        ["seed=3", "seed=4"],
+        ["seed=3"],
         ["data.root='a b,c'"],
     ],
     "hydra.sweep.subdir=${hydra:job.num}/${hydra.job.override_dirname} seed=1,2 pool=avg": [
@@ -154,8 +155,8 @@ def test_configurations_that_differ_in_values_are_composed_once(monkeypatch):
         return whole(composer, overrides, *of_a_sweep)
 
     monkeypatch.setattr(Composer, "_composed", counting)
-    jobs = jobs_of(Request(["pool=max,avg", "seed=range(50)", "fit.lr=0.1,0.2"], multirun=True))
-    assert len(jobs) == 200 and composed == [["pool=max"], ["pool=avg"]]
+    jobs = jobs_of(Request(["pool=max,avg", "seed=range(5)", "fit.lr=0.1,0.2"], multirun=True))
+    assert len(jobs) == 20 and composed == [["pool=max"], ["pool=avg"]]
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,11 @@ def test_jobs_and_their_folders(line, folders, mine, tmp_path):
 TUNED = "fit=finetune"
 
 
+@cache
+def fitted(*lines):
+    return expected(lines)[1]["fit"]
+
+
 @pytest.mark.parametrize(
     ("line", "recipes"),
     [
@@ -207,10 +213,9 @@ TUNED = "fit=finetune"
         ("model=timm:resnet18 model.weights=w.pth fit=default", [["fit=default"]]),
         ("model=timm:resnet18 model.weights=w.pth fit=smoke", [["fit=smoke"]]),
         ("fit.lr=0.5 model=timm:resnet18 model.weights=w.pth", [[TUNED, "fit.lr=0.5"]]),
-        ("-m model=timm:resnet18 model.weights=null,w.pth seed=0,1", [[], [], [TUNED], [TUNED]]),
         (
-            "-m model=timm model.arch=resnet18 model.weights=w.pth,null fit.lr=1,2",
-            [[TUNED, "fit.lr=1"], [TUNED, "fit.lr=2"], ["fit.lr=1"], ["fit.lr=2"]],
+            "-m model=timm model.arch=resnet18 fit.lr=1,2 model.weights=w.pth,null",
+            [[TUNED, "fit.lr=1"], ["fit.lr=1"], [TUNED, "fit.lr=2"], ["fit.lr=2"]],
         ),
         ("-m model=timm:resnet18 model.weights=w.pth fit=default,finetune", [["fit=default"], [TUNED]]),
         ("experiment=tuned", [[TUNED, "fit.lr=0.5"]]),
@@ -223,7 +228,7 @@ TUNED = "fit=finetune"
 )
 def test_a_network_with_weights_is_fine_tuned_unless_a_recipe_is_chosen(line, recipes, mine):
     jobs = jobs_of(asked(line, mine))
-    assert [job.settings["fit"] for job in jobs] == [expected(recipe)[1]["fit"] for recipe in recipes]
+    assert [job.settings["fit"] for job in jobs] == [fitted(*recipe) for recipe in recipes]
     tuned = [TUNED in recipe for recipe in recipes]
     assert [job.overrides.count(TUNED) for job in jobs] == tuned
     assert [f"+{TUNED}" in job.name for job in jobs] == tuned
@@ -233,7 +238,7 @@ def test_a_network_with_weights_is_fine_tuned_unless_a_recipe_is_chosen(line, re
 def test_fine_tuning_chosen_by_itself_and_by_hand_are_one_run():
     line = "model=timm:resnet18 model.weights=w.pth"
     assert jobs_of(asked(line))[0].folder == jobs_of(asked(f"{line} {TUNED}"))[0].folder
-    own, default = (expected([recipe])[1]["fit"] for recipe in (TUNED, "fit=default"))
+    own, default = map(fitted, (TUNED, "fit=default"))
     assert own.keys() == default.keys() and own["lr"] < default["lr"]
 
 
@@ -366,9 +371,7 @@ def test_two_folders_of_images_have_two_folders_of_runs():
     assert names[0] == names[3] == "image_folder-photos/convnet/max/seed0"
     assert len({*names}) == 3 and all(name.startswith("image_folder-photos") for name in names)
     # Published images are the same wherever they lie.
-    assert [jobs_of(Request(["data=mnist", f"data.root={root}"]))[0].name for root in roots] == (
-        ["mnist/convnet/max/seed0"] * 4
-    )
+    assert jobs_of(Request(["data=mnist", "data.root=b/photos"]))[0].name == "mnist/convnet/max/seed0"
 
 
 def test_a_probe_left_out_is_named_so():
@@ -466,10 +469,10 @@ def settings(*overrides):
     return jobs_of(Request(overrides))[0].settings
 
 
-def test_operators_that_convolve_normalise_where_the_network_does_unless_told_otherwise():
-    for pool in CONVOLVING:
-        assert settings(f"pool={pool}")["pool"]["norm"] == "batch"
-        assert settings(f"pool={pool}", "model=allconv", "model.norm=false")["pool"]["norm"] == "none"
+def test_operators_that_convolve_normalise_where_the_network_of_their_job_does_unless_told_otherwise():
+    line = f"pool={','.join(CONVOLVING)}", "model=allconv", "model.norm=true,false"
+    jobs = jobs_of(Request(line, multirun=True))
+    assert [job.settings["pool"]["norm"] for job in jobs] == ["batch", "none"] * len(CONVOLVING)
     assert settings("pool=strided", "pool.norm=none")["pool"]["norm"] == "none"
 
 
@@ -478,8 +481,3 @@ def test_a_stage_of_its_own_normalises_too():
     assert "norm" not in found["s1"] and found["s2"]["norm"] == "batch"
     inherited = stage_settings(settings("pool=strided"), ("s1", "s2"))
     assert inherited["s1"] == inherited["s2"] and inherited["s2"]["norm"] == "batch"
-
-
-def test_every_job_of_a_sweep_has_the_norm_of_its_own_model():
-    jobs = jobs_of(Request(("pool=strided", "model=allconv", "model.norm=true,false"), multirun=True))
-    assert [job.settings["pool"]["norm"] for job in jobs] == ["batch", "none"]

@@ -23,23 +23,15 @@ SEARCH = "fit.lr=tag(log, interval(0.001, 0.1))"
 QUIET = ("fit.max_steps=4", "data.val_size=100")
 
 
-@pytest.fixture
-def call(call, in_a_folder):
-    """The command in a process of its own: Optuna 2 warns of its future at its import."""
-
-    def run(*arguments):
-        command = [sys.executable, "-m", "cnnpool", *arguments]
-        done = subprocess.run(command, cwd=in_a_folder, capture_output=True, text=True)
-        return done.returncode, done.stdout, done.stderr
-
-    run.quick = call.quick
-    return run
+# Optuna 2 warns of its future at its import.
+optuna = pytest.mark.filterwarnings("ignore")
 
 
 def trials(out):
     return sorted(Path(out).rglob("results.json"))
 
 
+@optuna
 def test_optuna_finds_the_best_of_trials_that_are_runs_and_the_same_command_reads_them(call, in_a_folder):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
     line = ["-m", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", SEARCH, *QUIET, *call.quick]
@@ -64,11 +56,13 @@ def test_joblib_runs_trials_in_processes_for_two_objectives(call, in_a_folder):
     plugins = ["hydra/sweeper=optuna", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     sizes = ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2", f"hydra.sweeper.params.{SEARCH}"]
     goals = ["objective=[val/accuracy,val/loss]"]
-    status, out, err = call("train", "-m", *plugins, *sizes, *goals, *QUIET, *call.quick)
-    assert status == 0, err
-    assert "Directions: ['maximize', 'minimize']" in out and len(trials("outputs")) == 2
+    command = [sys.executable, "-m", "cnnpool", "train", "-m", *plugins, *sizes, *goals, *QUIET, *call.quick]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Directions: ['maximize', 'minimize']" in done.stdout and len(trials("outputs")) == 2
 
 
+@optuna
 def test_a_mistake_ends_the_sweep_in_a_line(call, in_a_folder):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
     mistakes = {
