@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,13 +33,12 @@ from cnnpool.run_folder.checkpoint import load
 SWEEP = ["-m", "pool=max,avg,sum"]
 
 
-def fail_at(monkeypatch, number, how):
-    """Let the training that is started ``number``-th (from 0) end by ``how()``."""
-    kept, count = training.train, [0]
+def fail_at(monkeypatch, *ends):
+    """Let the training that is started n-th end by the n-th of ``ends``, unless that is None."""
+    kept, left = training.train, iter(ends)
 
     def train(*arguments):
-        count[0] += 1
-        if count[0] - 1 == number:
+        if how := next(left, None):
             how()
         return kept(*arguments)
 
@@ -52,33 +53,34 @@ def raise_memory():
     raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: not enough memory")
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (raise_error, "RuntimeError: the accelerator melted"),
-        (lambda: sys.exit(0), "exit(0) was called during the training"),
-        (raise_memory, "out of memory with data.batch_size=256: lower it, or raise fit.accumulate"),
-    ],
-)
-def test_a_job_that_fails_or_ends_early_does_not_end_the_sweep(
-    call, states, tmp_path, monkeypatch, how, said
+def test_jobs_that_fail_do_not_end_the_sweep_and_the_same_command_does_only_those(
+    call, states, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        fail_at(patch, 1, how)
-        status, out, err = call("train", *SWEEP, "data.batch_size=256", *call.quick)
-    assert status == 1
-    assert "3 jobs: 2 done, 1 failed" in out
-    assert said in err and "train.log)" in err and err.count("\n") == 1
-    assert states(tmp_path) == {"max": "done", "avg": "failed", "sum": "done"}
-    (record,) = tmp_path.rglob("avg*/seed0/train.log")
-    assert "Traceback" in record.read_text()
+        fail_at(patch, raise_error, None, lambda: sys.exit(0))
+        status, out, err = call("train", *SWEEP, *call.quick)
+    assert status == 1 and "3 jobs: 2 failed, 1 done" in out
+    said = ("RuntimeError: the accelerator melted", "exit(0) was called during the training")
+    for line, one in zip(err.splitlines(), said, strict=True):
+        assert one in line and "train.log)" in line
+    assert states(tmp_path) == {"max": "failed", "avg": "done", "sum": "failed"}
+    for pool in ("max", "sum"):
+        (record,) = tmp_path.rglob(f"{pool}*/seed0/train.log")
+        assert "Traceback" in record.read_text()
+    (done,) = tmp_path.rglob("results.json")
+    before = done.stat().st_mtime_ns
+    status, out, _ = call("train", *SWEEP, *call.quick)
+    assert status == 0 and "3 jobs: 3 done" in out
+    assert states(tmp_path) == {"max": "done", "avg": "done", "sum": "done"}
+    assert done.stat().st_mtime_ns == before and len(list(tmp_path.rglob("results.json"))) == 3
 
 
 def test_jobs_after_one_that_ran_out_of_memory_have_processes_of_their_own(call, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        fail_at(patch, 1, raise_memory)
-        status, out, err = call("train", "-m", "pool=max,avg,sum,lp", *call.quick)
+        fail_at(patch, None, raise_memory)
+        status, out, err = call("train", "-m", "pool=max,avg,sum,lp", "data.batch_size=256", *call.quick)
     assert status == 1 and err.count("\n") == 1 and "4 jobs: 3 done, 1 failed" in out
+    assert "out of memory with data.batch_size=256: lower it, or raise fit.accumulate" in err
     assert "out of memory: the other jobs run in separate processes" in out
     found = {
         path.parts[-3].split("+")[0]: json.loads(path.read_text()) for path in tmp_path.rglob("status.json")
@@ -86,7 +88,7 @@ def test_jobs_after_one_that_ran_out_of_memory_have_processes_of_their_own(call,
     pids = {pool: state["pid"] for pool, state in found.items()}
     assert pids["max"] == pids["avg"] == os.getpid() and len(set(pids.values())) == 3
     again = tmp_path / "again"
-    assert call("train", "pool=sum", f"hydra.run.dir={again}", *call.quick)[0] == 0
+    assert call("train", "pool=sum", "data.batch_size=256", f"hydra.run.dir={again}", *call.quick)[0] == 0
     (run,) = tmp_path.rglob("sum*/seed0")
     one, other = (load(folder / "checkpoints" / "last.ckpt")["state_dict"] for folder in (run, again))
     assert all(torch.equal(one[key], other[key]) for key in one)
@@ -110,7 +112,7 @@ def test_memory_that_ran_out_is_known_by_many_words(said, expected):
 
 
 def test_the_traceback_of_a_job_is_shown_if_asked_for(call, monkeypatch):
-    fail_at(monkeypatch, 0, raise_error)
+    fail_at(monkeypatch, raise_error)
     monkeypatch.setenv("CNNPOOL_TRACEBACK", "1")
     status, _, err = call("train", *call.quick)
     assert status == 1 and "Traceback" in err and "\nRuntimeError: the accelerator melted\nand more\n" in err
@@ -132,31 +134,34 @@ def test_data_that_cannot_be_downloaded_are_asked_for_once(call, states, tmp_pat
     assert len(list(tmp_path.rglob("results.json"))) == 2
 
 
-def test_the_same_sweep_again_does_only_what_failed(call, states, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        fail_at(patch, 1, raise_error)
-        call("train", *SWEEP, *call.quick)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("results.json")}
-    status, out, _ = call("train", *SWEEP, *call.quick)
-    assert status == 0 and "3 jobs: 3 done" in out
-    assert set(states(tmp_path).values()) == {"done"}
-    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
-    assert len(list(tmp_path.rglob("results.json"))) == len(before) + 1 == 3
+def plans(folder):
+    return [(path, plan.read(path)) for path in folder.rglob(f"{plan.FOLDER}/*.json")]
 
 
-def test_a_signal_ends_the_sweep_with_a_table_and_the_same_command_goes_on(call, tmp_path, monkeypatch):
+def test_a_signal_ends_the_sweep_with_a_table_and_its_plan_and_the_same_command_goes_on(
+    call, tmp_path, monkeypatch
+):
+    seen = []
+
     def interrupt(self, trainer, module):
+        seen.extend((path, plan.lives(path)) for path, _ in plans(tmp_path))
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "on_validation_start", interrupt)
         status, out, err = call("train", *SWEEP, *call.quick)
+        [(path, left)] = plans(tmp_path)
         again = call("train", "-m", "pool=avg,max", *call.quick)[1]
     assert status == 128 + signal.SIGTERM
     assert "3 jobs: 1 stopped, 2 not run" in out
     assert err.startswith("stopped: ") and "by SIGTERM at step 1; rerun the same command to resume" in err
     assert "2 jobs: 2 stopped" in again, "one now, one earlier"
+    assert seen[0] == (path, True) and not plan.lives(path)
+    assert path.parent.parent == tmp_path / "outputs" / "digits" / "convnet"
+    assert [words[0] for words in left.jobs.values()] == ["pool=max", "pool=avg", "pool=sum"]
     assert call("train", *SWEEP, *call.quick)[0] == 0
+    assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.folders(path))
+    assert not list(tmp_path.rglob(plan.FOLDER))
 
 
 def test_ctrl_c_in_a_single_run_saves_says_how_to_go_on_and_exits_130(call, tmp_path, monkeypatch):
@@ -173,38 +178,43 @@ def test_ctrl_c_in_a_single_run_saves_says_how_to_go_on_and_exits_130(call, tmp_
     assert (status, err) == (0, "")
 
 
-def test_several_processes_do_the_jobs_of_a_sweep_and_outlive_one_that_is_killed(tmp_path, states):
+def test_several_processes_do_the_jobs_outlive_one_that_is_killed_and_import_nothing_from_here(tmp_path):
     (tmp_path / "mine" / "pool").mkdir(parents=True)
     (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
+    (tmp_path / "hydra_plugins" / "evil").mkdir(parents=True)
+    for name in ("numba", "torch", "yaml", "socket", "hydra_plugins/evil/__init__"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w')\nraise SystemExit(7)\n")
     quick = [
         "data.limit=64", "model.width=2", "fit.pictures=false", "probe=none",
         "fit.checkpoint_every_minutes=0"
     ]  # fmt: skip
     command = [
-        sys.executable, "-m", "cnnpool", "train", "--config-dir", "mine", "-m", "launch=processes",
-        "launch.jobs=2", "pool=max,wide", "fit.epochs=1,9999", *quick,
+        str(Path(sys.executable).with_name("cnnpool")), "train", "--config-dir", "mine", "-m",
+        "launch=processes", "launch.jobs=2", "fit.epochs=1,9999", "pool=max,wide", *quick,
     ]  # fmt: skip
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def saved(*but):
+        found = tmp_path.glob("outputs/digits/convnet/*9999*/seed0/checkpoints/last.ckpt")
+        return [path.parents[1] for path in found if path.parents[1] not in but]
+
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as sweep:
-        endless = "outputs/digits/convnet/*9999*/seed0"
-        killed = wait_for(
-            lambda: [p for p in tmp_path.glob(endless) if (p / "checkpoints/last.ckpt").exists()]
-        )
-        os.kill(json.loads((killed[0] / "status.json").read_text())["pid"], signal.SIGKILL)
-        rest = wait_for(
-            lambda: [
-                p for p in tmp_path.glob(endless) if p != killed[0] and (p / "checkpoints/last.ckpt").exists()
-            ]
-        )
+        wait_for(lambda: len(list(tmp_path.rglob("results.json"))) == 2)
+        killed, *_ = wait_for(saved)
+        os.kill(json.loads((killed / "status.json").read_text())["pid"], signal.SIGKILL)
+        rest, *_ = wait_for(lambda: saved(killed))
         sweep.send_signal(signal.SIGTERM)
         out, err = (text.decode() for text in sweep.communicate(timeout=120))
     assert sweep.returncode == 128 + signal.SIGTERM, err
-    assert "killed by SIGKILL (out of memory?)" in out
-    assert "by SIGTERM" in err
-    assert json.loads((killed[0] / "status.json").read_text())["state"] == "failed"
-    stopped = json.loads((rest[0] / "status.json").read_text())
-    assert stopped["state"] == "stopped" and "by SIGTERM at step" in stopped["error"]
-    assert load(rest[0] / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] > 0
+    assert "4 jobs: 2 done, 1 failed, 1 stopped\n" in out and "killed by SIGKILL (out of memory?)" in out
+    assert "\nresults: outputs/digits/convnet\n" in out
+    failed, stopped = (line for line in err.splitlines() if not line.startswith("training: "))
+    assert failed.startswith("error: ") and "by SIGTERM" in stopped
+    assert json.loads((killed / "status.json").read_text())["state"] == "failed"
+    state = json.loads((rest / "status.json").read_text())
+    assert state["state"] == "stopped" and "by SIGTERM at step" in state["error"]
+    assert load(rest / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] > 0
+    assert not (tmp_path / "imported").exists()
 
 
 def outcome(state, status):
@@ -228,21 +238,17 @@ def test_the_status_is_2_only_where_nothing_but_mistakes_is_in_the_way(outcomes,
 def test_the_first_seed_of_each_choice_draws_pictures_unless_they_are_asked_for(monkeypatch):
     monkeypatch.setattr(sweep, "run_local", lambda jobs: iter(jobs))
 
-    def drawn(*words):
-        jobs = jobs_of(Request(words, multirun=True))
+    def drawn(jobs):
+        jobs = deepcopy(jobs)
         sweep.outcomes_of(jobs)
         return [job.settings["fit"]["pictures"] for job in jobs]
 
-    assert drawn("pool=max,avg", "seed=3,4", "fit.lr=0.1") == [True, False, True, False]
-    assert drawn("seed=3,4", "pool=max,avg") == [True, True, False, False]
-    assert drawn("pool=max,avg", "seed=3,4", "hydra.sweep.subdir=${hydra.job.num}") == [
-        True,
-        False,
-        True,
-        False,
-    ]
-    assert drawn("seed=3,4", "fit.pictures=true") == [True, True]
-    assert drawn("seed=3,4", "fit.pictures=false") == [False, False]
+    one, two, three, four = jobs = jobs_of(Request(["pool=max,avg", "seed=3,4", "fit.lr=0.1"], True))
+    assert drawn(jobs) == [True, False, True, False]
+    assert drawn([one, three, two, four]) == [True, True, False, False]
+    assert drawn([replace(job, folder=Path("x", str(n))) for n, job in enumerate(jobs)]) == drawn(jobs)
+    assert drawn(jobs_of(Request(["seed=3,4", "fit.pictures=true"], True))) == [True, True]
+    assert drawn(jobs_of(Request(["seed=3,4", "fit.pictures=false"], True))) == [False, False]
 
 
 def test_cores_are_divided_among_jobs_and_their_devices_unless_the_environment_says_otherwise(monkeypatch):
@@ -324,10 +330,8 @@ def test_a_run_says_what_it_measures_and_where_its_results_are(call, tmp_path):
     assert [line.split()[-2:] for line in out.splitlines()[-2:]] == [["--logdir", "run"], ["probe", "run"]]
 
 
-@pytest.mark.parametrize("launch", ["local", "processes"])
-def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call, launch):
-    quick = [*call.quick, f"launch={launch}", "out=my runs", "seed=0,1"]
-    status, out, err = call("train", "-m", *quick, "pool=max,avg")
+def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call):
+    status, out, err = call("train", "-m", *call.quick, "out=my runs", "seed=0,1", "pool=max,avg")
     assert status == 0, err
     *_, results, compare, board, link = out.splitlines()
     assert link.strip() == "http://localhost:6006/#downsampling"
@@ -389,30 +393,6 @@ def test_a_mean_is_of_seeds_of_one_choice_wherever_their_folders_are(monkeypatch
     sweep.run_all([Job(folder, [], settings) for folder, settings in zip(folders, of, strict=True)])
     lines = capsys.readouterr().out.splitlines()[:4]
     assert [line.partition("accuracy")[2].strip() for line in lines] == ["", "", "mean of 2: 91.00 %", ""]
-
-
-def plans(folder):
-    return [(path, plan.read(path)) for path in folder.rglob(f"{plan.FOLDER}/*.json")]
-
-
-def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call, tmp_path, monkeypatch):
-    seen = []
-
-    def interrupt(self, trainer, module):
-        seen.extend((path, plan.lives(path)) for path, _ in plans(tmp_path))
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "on_validation_start", interrupt)
-        call("train", *SWEEP, *call.quick)
-    [(path, left)] = plans(tmp_path)
-    assert seen == [(path, True)] and not plan.lives(path)
-    assert path.parent.parent == tmp_path / "outputs" / "digits" / "convnet"
-    pools = [words[0] for words in left.jobs.values()]
-    assert pools == ["pool=max", "pool=avg", "pool=sum"]
-    assert call("train", *SWEEP, *call.quick)[0] == 0
-    assert not list(tmp_path.rglob(plan.FOLDER))
-    assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.folders(path))
 
 
 def test_a_run_that_diverges_is_compared_with_its_choice(call, tmp_path, monkeypatch):

@@ -107,42 +107,18 @@ def test_jobs_save_and_stop_when_the_process_that_waits_for_them_is_killed(tmp_p
     assert all("stopped by SIGTERM at step" in state(folder)["error"] for folder in folders)
 
 
-def test_modules_in_the_working_directory_are_not_imported(tmp_path):
-    for name in ("numba", "torch", "yaml", "socket"):
-        (tmp_path / f"{name}.py").write_text("open('imported', 'w')\nraise SystemExit(7)\n")
-    (tmp_path / "hydra_plugins" / "evil").mkdir(parents=True)
-    (tmp_path / "hydra_plugins" / "evil" / "__init__.py").write_text("open('imported', 'w')\n")
-    command = [
-        str(Path(sys.executable).with_name("cnnpool")), "train", "-m", "launch=processes", "seed=0,1",
-        "data.limit=64", "model.width=2", "fit.epochs=1", "probe=none", "fit.pictures=false",
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("training: ")]
-    assert (done.returncode, said) == (0, [])
-    assert "2 jobs: 2 done" in done.stdout
-    assert not (tmp_path / "imported").exists()
-
-
 PRELOAD = """
+import pickle, sys
 import torch
 asked = []
-for name in ("is_available", "device_count", "init", "_lazy_init"):
+names = ("is_available", "device_count", "init", "_lazy_init")
+theirs = {name: getattr(torch.cuda, name) for name in names}
+for name in names:
     setattr(torch.cuda, name, lambda name=name: asked.append(name))
 import cnnpool.launch.preload
-print(asked, torch.get_num_threads(), flush=True)
-"""
-
-
-def test_the_server_of_processes_has_looked_for_no_gpu():
-    environment = os.environ | {"OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", PRELOAD]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[] 2\n", "")
-
-
-LATER = """
-import pickle, sys
-import cnnpool.launch.preload
+print(asked, torch.get_num_threads())
+for name in names:
+    setattr(torch.cuda, name, theirs[name])
 from cnnpool.launch.run_job import run
 job, known = pickle.loads(bytes.fromhex(sys.argv[1])), set(sys.modules)
 outcome = run(job)
@@ -153,12 +129,14 @@ print(outcome.state, sorted(later), flush=True)
 """
 
 
-def test_a_forked_job_imports_nothing_that_its_server_could_have(tmp_path):
+def test_the_server_of_processes_has_looked_for_no_gpu_and_imported_what_a_job_needs(tmp_path):
     options = ["data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false"]
     (one,) = jobs_of(Request([*options, f"hydra.run.dir={tmp_path / 'run'}"]))
-    command = [sys.executable, "-c", LATER, pickle.dumps(one).hex()]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "done []"
+    command = [sys.executable, "-c", PRELOAD, pickle.dumps(one).hex()]
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-1], done.stderr) == ("[] 2", "done []", "")
 
 
 def test_a_server_that_cannot_start_a_process_fails_the_job(context, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ choose/test_drive.py
   every_candidate_tries_the_same_values_on_a_seed_of_its_own: choose.tune
   the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished: choose.budget
 launch/test_slurm.py
-  a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there: launch.slurm.cluster
+  a_job_whose_node_dies_has_failed_and_one_whose_time_is_up_saves_and_goes_on: launch.slurm.cluster
 report/test_foreign.py
   decimal_commas_are_read_where_they_are_named: compare --decimal
   rows_of_a_curve_are_no_runs_without_seeds: compare --seed --runs
