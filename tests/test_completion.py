@@ -10,9 +10,12 @@ import pytest
 
 BASH = """\
 eval "$(cnnpool completion bash)"
-COMP_LINE="$1"; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
-_python_argcomplete cnnpool
-printf '%s\\n' "${COMPREPLY[@]}"
+COMP_TYPE=9; COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
+for COMP_LINE in "$@"; do
+  COMP_POINT=${#COMP_LINE}
+  _python_argcomplete cnnpool
+  printf '%s\\n' "$COMP_LINE: ${COMPREPLY[*]}"
+done
 """
 POOLS = ["max", "max_aps", "max_blur"]
 
@@ -54,8 +57,8 @@ LINES = {
 
 
 def test_bash_completes_a_line(shell):
-    for line, expected in LINES.items():
-        assert shell("bash", BASH, line) == expected, line
+    found = [f"{line}: {' '.join(expected)}".strip() for line, expected in LINES.items()]
+    assert shell("bash", BASH, *LINES) == found
 
 
 def test_zsh_reads_its_script(shell):

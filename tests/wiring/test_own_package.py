@@ -91,6 +91,10 @@ def test_a_network_is_swept_over_its_options_recorded_and_loaded(command, in_a_f
         assert runs[folder / "results.json"]["model"]["arch"] == "small"
         network = cnnpool.load(folder).model.network
         assert network[0].out_channels == width and type(network[2]).__name__ == "MidrangePool2d"
+    named = ["model=my_package.nets:small", "model.width=2", "pool=midrange", "fit.max_steps=1"]
+    assert command("train", *named, "probe=none", *QUICK, "hydra.run.dir=run") == 0
+    found = json.loads((in_a_folder / "run" / "results.json").read_text())
+    assert found["model"]["arch"] == "my_package.nets:small" and found["pool"]["name"] == "midrange"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_python_takes_its_loss_logger_and_callback_and_optuna_searches(in_a_fold
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_notebook_runs_the_page_a_search_and_a_comparison(site, in_a_folder, monkeypatch):
+def test_a_notebook_finds_it_and_runs_the_page_a_search_and_a_comparison(site, in_a_folder, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     (page,) = [one.text for one in commands(PAGE) if one.program and not one.text.startswith("# my_package")]
     cells = [page, f"QUICK = {QUICK!r}\n{SEARCH}", "cnnpool.compare('search', 'val.accuracy')"]
@@ -190,38 +194,10 @@ def test_a_notebook_runs_the_page_a_search_and_a_comparison(site, in_a_folder, m
     assert "Val accuracy (1 seed; max" in notebook.cells[-1].outputs[-1]["data"]["text/plain"]
 
 
-@pytest.mark.slow
-def test_a_new_process_finds_it(site, in_a_folder):
-    command = [sys.executable, "-m", "cnnpool", "train", "model=my_package.nets:small", "pool=midrange"]
-    quick = [*QUICK, "model.width=2", "probe=none", "fit.max_steps=1", "hydra.run.dir=run"]
-    subprocess.run([*command, *quick], check=True, env={"PYTHONPATH": str(site)}, capture_output=True)
-    found = json.loads((in_a_folder / "run" / "results.json").read_text())
-    assert found["model"]["arch"] == "my_package.nets:small" and found["pool"]["name"] == "midrange"
-
-
-@pytest.mark.slow
-def test_a_sweeper_of_hydras_chooses_among_them(site, in_a_folder):
+@pytest.mark.filterwarnings("ignore")  # Of Optuna, at its import.
+def test_a_sweeper_of_hydras_chooses_among_them(command, capfd):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
-    command = [
-        sys.executable,
-        "-m",
-        "cnnpool",
-        "train",
-        "-m",
-        "hydra/sweeper=optuna",
-        "hydra.sweeper.n_trials=2",
-    ]
-    swept = [
-        "pool=choice(midrange)",
-        "+hydra.sweeper.params.readout=choice(spread)",
-        "model.width=2",
-        "probe=none",
-    ]
-    done = subprocess.run(
-        [*command, *swept, *QUICK, "fit.max_steps=1", "out=run"],
-        env={"PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Best parameters: {'pool': 'midrange', 'readout': 'spread'}" in done.stdout + done.stderr
+    words = ["-m", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "pool=choice(midrange)"]
+    words += ["+hydra.sweeper.params.readout=choice(spread)", "model.width=2", "probe=none", "out=run"]
+    assert command("train", *words, *QUICK, "fit.max_steps=1") == 0
+    assert "Best parameters: {'pool': 'midrange', 'readout': 'spread'}" in "".join(capfd.readouterr())
