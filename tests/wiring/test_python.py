@@ -2,6 +2,7 @@
 
 import logging
 import random
+import shutil
 import signal
 import threading
 import warnings
@@ -38,9 +39,18 @@ pytestmark = [
 quiet = partial(quiet_trainer, num_sanity_val_steps=0)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    return folder, cnnpool.train(*QUICK, "data.shift=1", f"hydra.run.dir={folder}")
+
+
 @pytest.fixture
-def trained(in_a_folder):
-    return cnnpool.train(*QUICK, "data.shift=1", "hydra.run.dir=run")
+def trained(once, in_a_folder):
+    """The results of a run, of which ``run`` is a copy."""
+    folder, results = once
+    shutil.copytree(folder, "run")
+    return results
 
 
 def test_a_training_from_python_is_that_of_the_command(trained, command, tmp_path):
@@ -66,19 +76,20 @@ def test_ones_own_trainer_gives_the_bits_of_the_command(trained, tmp_path):
 
 
 def test_early_stopping_and_clipping_work_in_ones_own_trainer_and_by_name(in_a_folder):
-    classifier = cnnpool.classifier(*QUICK, "fit.epochs=20", "fit.lr=1e-30")
+    still = [*QUICK, "data.limit=128", "fit.epochs=20", "fit.lr=1e-30"]
+    classifier = cnnpool.classifier(*still)
     trainer = quiet(
         max_epochs=20,
         gradient_clip_val=0.5,
         callbacks=[EarlyStopping("val/accuracy", mode="max", patience=2)],
     )
-    trainer.fit(classifier, datamodule=cnnpool.datamodule("digits"))
+    trainer.fit(classifier, datamodule=cnnpool.datamodule("digits", limit=128))
     assert trainer.current_epoch < 20 and trainer.callback_metrics.keys() == {
         "train/accuracy", "train/loss", "val/accuracy", "val/loss"
     }  # fmt: skip
     results = cnnpool.train(
-        *QUICK, "fit.epochs=20", "fit.lr=1e-30", "callback=early_stopping",
-        "callback.early_stopping.patience=2", "trainer.gradient_clip_val=0.5",
+        *still, "callback=early_stopping", "callback.early_stopping.patience=2",
+        "trainer.gradient_clip_val=0.5",
     )  # fmt: skip
     assert results.epochs == trainer.current_epoch
 

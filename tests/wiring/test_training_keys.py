@@ -17,7 +17,9 @@ from cnnpool.pool import MaxPool2d
 from cnnpool.run_folder.checkpoint import load
 
 RATES = ["callback=learning_rate_monitor", "callback.learning_rate_monitor.logging_interval=step"]
-STOPPING = ["callback=early_stopping", "fit.epochs=6"]
+FEW = ["data.limit=192", "data.batch_size=64"]
+"""Three steps an epoch."""
+STOPPING = ["callback=early_stopping", "fit.epochs=6", *FEW]
 
 
 def last(folder):
@@ -64,8 +66,8 @@ def rates(folder, group=""):
 @proves("fit.lr", "fit.schedule", "fit.warmup", "callback.learning_rate_monitor.logging_interval")
 @pytest.mark.parametrize("schedule", ["one_cycle", "cosine", "constant"])
 def test_the_optimiser_has_the_rates_of_the_schedule(run, schedule):
-    folder = run(*RATES, f"fit.schedule={schedule}", "fit.lr=0.25", "fit.warmup=0.25", "fit.epochs=4")
-    total, rise = 36, 9
+    folder = run(*RATES, *FEW, f"fit.schedule={schedule}", "fit.lr=0.25", "fit.warmup=0.25", "fit.epochs=4")
+    total, rise = 12, 3
     expected = []
     for step in range(total):
         done = (step - rise) / (total - rise)
@@ -105,7 +107,9 @@ def test_the_first_loss_is_that_of_the_seeds_network_on_the_seeds_images(run, sm
 
 @proves("fit.freeze_norm")
 def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
-    plain, frozen = last(run("fit.lr=0.01")), last(run("fit.lr=0.01", "fit.freeze_norm=true"))
+    plain, frozen = (
+        last(run("fit.lr=0.01", "fit.max_steps=2", *own)) for own in ([], ["fit.freeze_norm=true"])
+    )
     counts = [key for key in frozen if key.endswith("num_batches_tracked")]
     assert counts and all(frozen[key] == 0 and plain[key] > 0 for key in counts)
     for key in counts:
@@ -121,7 +125,7 @@ def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
 @proves("fit.recalibrate")
 def test_statistics_measured_anew_are_those_of_the_training_images_before_the_first_step(run):
     # Frozen afterwards, so that the end shows the beginning.
-    found = last(run("fit.lr=0.01", "fit.recalibrate=true", "fit.freeze_norm=true"))
+    found = last(run("fit.lr=0.01", "fit.recalibrate=true", "fit.freeze_norm=true", "fit.max_steps=1"))
     convolution = cnnpool.classifier(*STILL).model.features[0][0].double()
     with torch.no_grad():
         batches = cnnpool.datamodule("digits", seed=0).train_dataloader()
@@ -133,7 +137,7 @@ def test_statistics_measured_anew_are_those_of_the_training_images_before_the_fi
 
 @proves("fit.freeze")
 def test_frozen_levels_keep_their_weights_and_statistics(run):
-    folder = run("fit.lr=0.01", "fit.freeze=1")
+    folder = run("fit.lr=0.01", "fit.freeze=1", "fit.max_steps=2")
     trained, untrained = last(folder), cnnpool.classifier(*STILL, "fit.freeze=1").state_dict()
     kept = [key for key, value in untrained.items() if torch.equal(trained[key], value)]
     moved = [key for key in untrained if key not in kept]
@@ -147,17 +151,17 @@ def test_a_limit_draws_other_images_for_every_seed_and_the_same_for_one_limit_se
         dataset = cnnpool.datamodule("digits", limit=200, **options).dataset
         return {bytes(image.numpy().tobytes()) for image in dataset.train.images}
 
-    drawn = [images(seed=seed) for seed in range(4)]
+    drawn = [images(seed=seed) for seed in range(3)]
     # 200 of 1,221 each: 33 in common by chance.
     assert all(10 < len(a & b) < 70 for i, a in enumerate(drawn) for b in drawn[:i])
-    fixed = [images(seed=seed, limit_seed=7) for seed in range(4)]
+    fixed = [images(seed=seed, limit_seed=7) for seed in range(3)]
     # All but those that the validation cut takes, 15 %.
     assert all(len(a & b) > 130 for i, a in enumerate(fixed) for b in fixed[:i])
 
 
 def test_a_probe_of_rare_epochs_is_in_the_record_once_the_run_ends(run):
     others = [f"~probe.{name}" for name in ("invariance", "equivariance", "aliasing", "cost")]
-    few = ["probe.gradient.every_epochs=5", "probe.gradient.samples=8"]
+    few = ["probe.gradient.every_epochs=2", "probe.gradient.samples=8", "fit.epochs=2"]
     folder = run("probe=default", *others, *few)
     assert "gradient/zero_fraction/s1" in (folder / "metrics.jsonl").read_text()
 
@@ -328,13 +332,13 @@ def test_a_batch_in_parts_makes_the_step_of_the_whole(run):
 
 @proves("fit.epochs", "fit.log_every_steps", "trainer.check_val_every_n_epoch")
 def test_losses_and_validations_are_written_every_so_many_steps_and_epochs(run):
-    logged = records(run("fit.epochs=3", "fit.log_every_steps=4"))
-    assert [line["step"] for line in logged if "train/loss" in line] == [4, 8, 12, 16, 20, 24]
+    logged = records(run(*FEW, "fit.epochs=3", "fit.log_every_steps=2"))
+    assert [line["step"] for line in logged if "train/loss" in line] == [2, 4, 6, 8]
     assert [line["epoch"] for line in logged if "val/accuracy" in line] == [1, 2, 3]
-    folder = run("fit.epochs=5", "trainer.check_val_every_n_epoch=2")
+    folder = run(*FEW, "fit.epochs=5", "trainer.check_val_every_n_epoch=2")
     assert [line["epoch"] for line in records(folder) if "val/accuracy" in line] == [2, 4]
     assert "val" not in results_of(folder)
-    assert load(folder / "checkpoints" / "best.ckpt")["cnnpool"]["steps"] == 2 * 9
+    assert load(folder / "checkpoints" / "best.ckpt")["cnnpool"]["steps"] == 2 * 3
 
 
 @proves("fit.checkpoint_every_minutes")
@@ -349,11 +353,11 @@ def test_within_an_epoch_too_a_run_is_saved(run, monkeypatch):
         kept(self, trainer, module)
 
     monkeypatch.setattr(checkpoints.Checkpoints, "_save", save)
-    run("fit.epochs=1", "fit.checkpoint_every_minutes=0")
-    assert saved == [*range(1, 10)]
+    run(*FEW, "fit.epochs=1", "fit.checkpoint_every_minutes=0")
+    assert saved == [1, 2, 3]
     saved.clear()
-    run("fit.epochs=1", "fit.checkpoint_every_minutes=10")
-    assert saved == [9]
+    run(*FEW, "fit.epochs=1", "fit.checkpoint_every_minutes=10")
+    assert saved == [3]
 
 
 @proves("fit.devices", "fit.strategy")
@@ -391,22 +395,22 @@ def test_parts_of_the_images_are_used_where_asked(run):
 def test_a_run_stops_early_when_nothing_gets_better(run):
     """Its weights stay as they are: no epoch is better than the first."""
     folder = run(*STOPPING, "callback.early_stopping.patience=2")
-    assert len(steps(folder)) == 3 * 9
-    assert load(folder / "checkpoints" / "best.ckpt")["cnnpool"]["steps"] == 9
-    assert len(steps(run(*STOPPING, "callback.early_stopping.patience=1", "trainer.min_epochs=4"))) == 4 * 9
+    assert len(steps(folder)) == 3 * 3
+    assert load(folder / "checkpoints" / "best.ckpt")["cnnpool"]["steps"] == 3
+    assert len(steps(run(*STOPPING, "callback.early_stopping.patience=1", "trainer.min_epochs=4"))) == 4 * 3
     monitor = ["callback.early_stopping.monitor=train/loss", "callback.early_stopping.mode=min"]
-    assert len(steps(run(*STOPPING, *monitor, "callback.early_stopping.patience=6"))) == 6 * 9
+    assert len(steps(run(*STOPPING, *monitor, "callback.early_stopping.patience=6"))) == 6 * 3
 
 
 @proves("callback.early_stopping.mode", "callback.early_stopping.min_delta")
 def test_the_direction_and_the_least_gain_are_as_asked(run):
     monitor = ["callback.early_stopping.patience=1", "callback.early_stopping.monitor=val/loss"]
     learning = [*STOPPING, "fit.lr=0.01", *monitor]
-    assert len(steps(run(*learning, "callback.early_stopping.mode=max"))) == 2 * 9
+    assert len(steps(run(*learning, "callback.early_stopping.mode=max"))) == 2 * 3
     # Less of a loss is better, unless the mode says otherwise.
-    assert len(steps(run(*learning))) > 2 * 9
+    assert len(steps(run(*learning))) > 2 * 3
     hard = ["callback.early_stopping.mode=min", "callback.early_stopping.min_delta=100"]
-    assert len(steps(run(*learning, *hard))) == 2 * 9
+    assert len(steps(run(*learning, *hard))) == 2 * 3
 
 
 @proves("trainer.max_time")
