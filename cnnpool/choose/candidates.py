@@ -78,7 +78,7 @@ class Network:
         """The same without the probes that decide nothing, unless the user named some."""
         if any(line.lstrip("+~").partition("=")[0].partition(".")[0] == "probe" for line in self.overrides):
             return self
-        spare = [f"~probe.{name}" for name in self.checked("max")["probe"] if name not in probes]
+        spare = [f"~probe.{name}" for name in self._with_max.settings["probe"] if name not in probes]
         return replace(self, spared=tuple(spare))
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
@@ -104,15 +104,22 @@ class Network:
 
     def home(self) -> Path:
         """The folder of a study; a ValueError if what all candidates share is wrong."""
-        root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
-        job, *more = self._composed(Path(root), "pool=max", f"seed={self.first_seed}")
+        *above, choice, _ = Path(self._with_max.name).parts
+        words = choice.partition("+")[2] or "default"
+        return Path(os.path.relpath(Path(self._root, "choose", *above, words)))
+
+    @property
+    def _root(self) -> str:
+        return next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
+
+    @cached_property
+    def _with_max(self) -> Job:
+        job, *more = self._composed(Path(self._root), "pool=max", f"seed={self.first_seed}")
         if more:
             raise ValueError(
                 "the experiment sweeps more than pool and seed: choose takes one network and recipe"
             )
-        *above, choice, _ = Path(job.name).parts
-        words = choice.partition("+")[2] or "default"
-        return Path(os.path.relpath(Path(root, "choose", *above, words)))
+        return job
 
 
 @dataclass

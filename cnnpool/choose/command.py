@@ -68,16 +68,17 @@ def prepare(options: Options, network: Network) -> Study:
         raise ValueError(f"choose.pools={options.pools[0]}: give two candidates or more, as in max,blur")
     metric, cost = measures_of(options, first)
     network = network.needing({one.key.partition(".")[0] for one in (metric, cost)})
-    settings = [network.checked(label) for label in options.pools]
+    folder = Path(options.out or home)
+    arms = [Arm(label, network, folder / RUNS) for label in options.pools]
+    settings, *_ = [arm.jobs([network.first_seed])[0].settings for arm in arms]
     if options.margin != "0" and margin_of(options.margin, metric, 0.0) is None:
         raise ValueError(f"choose.margin={options.margin}: {metric.title} has no best value; give a number")
-    if options.tune and not settings[0]["data"].get("val_size"):
+    if options.tune and not settings["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
     for key, values in tries(options.tune).items():
         for value in values:
             network.checked(options.pools[0], [f"{key}={value}"])
-    folder = Path(options.out or home)
-    decided = identity_settings(settings[0])
+    decided = identity_settings(settings)
     design = {
         "pools": list(options.pools),
         "metric": metric.key,
@@ -86,9 +87,8 @@ def prepare(options: Options, network: Network) -> Study:
         "seed": network.first_seed,
         **{group: chosen for group, chosen in decided.items() if group not in ("pool", "seed")},
     }
-    arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     # A mistake about the images leaves no folder.
-    warnings = tuple(read_images(settings[0], metric, network.first_seed))
+    warnings = tuple(read_images(settings, metric, network.first_seed))
     with held(folder):
         ledger = opened(folder, design)
     return Study(options, metric, cost, arms, ledger, warnings)

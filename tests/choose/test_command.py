@@ -4,14 +4,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from short_studies import shared_jobs_of
 
 from cnnpool import cli, data
-from cnnpool.choose import command
+from cnnpool.choose import candidates, command
 from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import held, opened
+from cnnpool.choose.options import parse
 
 QUICK = [
-    "data=digits", "data.limit=640", "data.batch_size=8", "model.width=4", "fit.epochs=1",
+    "data=digits", "data.limit=640", "data.batch_size=16", "model.width=4", "fit.epochs=1",
     "fit.progress=false", "choose.pools=max,avg", "choose.rounds=3", "choose.margin=0.9", "choose.out=study",
 ]  # fmt: skip
 
@@ -45,7 +47,7 @@ def call(capfd):
     ],
 )
 def test_a_mistake_is_one_line_with_status_2_and_leaves_nothing(call, in_a_folder, arguments, said):
-    status, out, err = call("data=digits", "choose.out=study", *arguments)
+    status, out, err = call("data=digits", "choose.out=study", "choose.pools=max,avg", *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ") and err.count("\n") == 1 and said in err
     assert not list(in_a_folder.iterdir())
@@ -134,6 +136,13 @@ def test_few_validation_images_are_warned_of(studied, bench):
         bench(alike), "data.limit=300", "fit.max_steps=99", "choose.pools=max,avg", "choose.out=other"
     )
     assert "warning: a run takes 10 training steps, in batches of 128: networks learn next to" in err
+
+
+def test_the_network_is_composed_twice_and_each_candidate_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(candidates, "jobs_of", lambda one: asked.append(one) or shared_jobs_of(one))
+    command.prepare(parse(["choose.pools=max,avg,strided"]), candidates.Network(("data=digits",)))
+    assert len(asked) == 2 + 3
 
 
 def test_images_are_read_before_the_budget_is_counted(studied, bench, monkeypatch):

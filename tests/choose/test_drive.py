@@ -82,13 +82,13 @@ def test_every_candidate_tries_the_same_values_on_a_seed_of_its_own(make_study, 
             flat(pool, seed, settings) - (0.1 if str(settings["fit"]["lr"]) != best[pool] else 0)
         )
     )
-    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin="0")
+    study = make_study(tune=("fit.lr:[0.003,0.03]",), margin="0")
     drive(study, runs)
     assert [arm.tuned for arm in study.arms] == [("fit.lr=0.03",), ("fit.lr=0.003",)]
-    assert runs.ran[:6] == [("max", 1_000_000)] * 3 + [("avg", 1_000_000)] * 3
+    assert runs.ran[:4] == [("max", 1_000_000)] * 2 + [("avg", 1_000_000)] * 2
     assert "max+fit.lr=0.03" in str(study.arms[0].home)
     again = bench(flat)
-    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin="0")
+    study = make_study(tune=("fit.lr:[0.003,0.03]",), margin="0")
     drive(study, again)
     assert not again.ran
 
@@ -97,7 +97,7 @@ def test_a_candidate_whose_tries_all_fail_is_out(make_study, bench, drive):
     def accuracy(pool, seed, settings):
         return RuntimeError("diverged") if pool == "avg" else flat(pool, seed, settings)
 
-    found, reason, _ = drive(make_study(tune=("fit.lr:[1,2]",)), bench(accuracy))
+    found, reason, _ = drive(make_study(tune=("fit.lr:[0.003,0.03]",)), bench(accuracy))
     assert found.out == {1: "no try of fit.lr ended: diverged"}
     assert (found.recommended, reason) == (0, "one left")
 
