@@ -8,6 +8,7 @@ status and one line on stderr that names the cause and the remedy, without a tra
 Prints one JSON object; status 1 if one is not.
 """
 
+import io
 import json
 import os
 import re
@@ -16,6 +17,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -278,6 +281,13 @@ def main(arguments: list[str]) -> int:
 def wrong(what: str, folder: Path) -> list[str]:
     """All that is wrong with the answer to the fault that is described by ``what``, tried in ``folder``."""
     return attempt(next(fault for fault in FAULTS if fault.what == what), folder)[2]
+
+
+def run(script: str, arguments: list[str]) -> tuple[int, str]:
+    """Exit status and standard output of another script here, in this process, which has imported all."""
+    with redirect_stdout(io.StringIO()) as said:
+        status = import_module(f"scripts.reliability.{script}").main(arguments)
+    return status, said.getvalue()
 
 
 def chosen(which: str) -> Sequence[Fault]:

@@ -40,6 +40,10 @@ from scripts.reliability.fuzzing import Hung, fuzz, patience
 SETTINGS, PLAN = "config.yaml", "plan.json"
 FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, ledger.LIVE)
 FIGURES = {layout.ROUTING: "routing", layout.METRICS: "learning"}
+PROBES = (
+    "probe=default",
+    *(f"probe.invariance.{one}=16" for one in ("samples", "shift_samples", "map_samples")),
+)
 MEMORY = 1 << 31
 """Bytes of addresses that one alteration may take beyond those taken before."""
 ODD = (
@@ -87,7 +91,7 @@ def trained(folder: Path) -> Path:
     root = folder / "runs"
     for pool in ("max", "avg"):
         out = f"hydra.run.dir={root / pool / '0'}"
-        code, _, err = command(["train", *QUICK[:-1], "probe=default", f"pool={pool}", out], folder)
+        code, _, err = command(["train", *QUICK[:-1], *PROBES, f"pool={pool}", out], folder)
         if code:
             sys.exit(err)
         images = np.arange(2 * 8 * 8 * 3).astype(np.uint8).reshape(2, 8, 8, 3)

@@ -119,7 +119,8 @@ def test_peak_memory_is_that_of_the_whole_process_and_a_failed_run_is_said(tmp_p
 
 
 def test_commands_are_timed_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(start, "STARTS", {"nothing": start.Start(["-m", "cnnpool", "--version"], 0.3)})
+    nothing = start.Start(["-c", ""], 0.3, rival=["-m", "cnnpool", "--version"])
+    monkeypatch.setattr(start, "STARTS", {"nothing": nothing})
     out = tmp_path / "start.json"
     benchmarks.main(["start", "--repeat", "3", "--out", str(out)])
     (row,) = json.loads(out.read_text())["rows"]

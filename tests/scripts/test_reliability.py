@@ -12,7 +12,7 @@ import pytest
 
 from scripts.reliability import mutants, null_logs
 from scripts.reliability.__main__ import MEASUREMENTS, ROWS, faults, page
-from scripts.reliability.faults import FAULTS, wrong
+from scripts.reliability.faults import FAULTS, run, wrong
 from scripts.reliability.same_against_same import verdict
 
 ROOT = Path(__file__).parents[2]
@@ -62,14 +62,6 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 
 @forks
 @pytest.mark.slow
-def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
-    found = outcome("kill_test.py", "1")
-    assert found["kills"] == 1 and found["runs"] >= 1
-    assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
-
-
-@forks
-@pytest.mark.slow
 def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results():
     found = outcome("kill_test.py", "1", "0", "processes")
     assert found["kills"] == 1
@@ -81,11 +73,6 @@ def test_altered_files_are_named_and_the_rest_goes_on():
     assert found["told"] + found["of no effect"] == found["alterations"] > 8
 
 
-def test_altered_words_are_fine_or_refused_in_one_line():
-    found = outcome("fuzz_configuration.py", "60", "99")
-    assert found["cases"] == found["fine"] + found["refused"] == 60
-
-
 @pytest.fixture(scope="module")
 def fresh():
     """A process in which nothing was computed: threads and kernels of other tests would be in every fork."""
@@ -93,6 +80,21 @@ def fresh():
         patch.setenv("OMP_NUM_THREADS", "1")
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             yield process
+
+
+@forks
+@pytest.mark.slow
+def test_runs_killed_at_random_instants_go_on_to_the_same_bits(fresh):
+    status, said = fresh.submit(run, "kill_test", ["1"]).result()
+    found = json.loads(said)
+    assert status == 0 and found["kills"] == 1 and found["runs"] >= 1
+    assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
+
+
+def test_altered_words_are_fine_or_refused_in_one_line(fresh):
+    status, said = fresh.submit(run, "fuzz_configuration", ["60", "99"]).result()
+    found = json.loads(said)
+    assert status == 0 and found["cases"] == found["fine"] + found["refused"] == 60
 
 
 @forks
