@@ -50,6 +50,11 @@ def interval(values):
     return mean, sd, mean - half, mean + half
 
 
+def either(low, high):
+    """The ends of the interval of a difference, and of its negative."""
+    return [(low, high), (-high, -low)]
+
+
 @cache
 def known(path):
     """Means with their deviations, and ends of intervals of means and of paired differences."""
@@ -59,12 +64,12 @@ def known(path):
             if len(values) > 1:
                 mean, sd, low, high = interval(list(values.values()))
                 means.append((mean, sd))
-                # A claim's number is a difference already, of which a page may say the negative.
-                ends += [(low, high), (-high, -low)]
-        for one, other in itertools.permutations(choices.values(), 2):
+                # A claim's number is a difference already.
+                ends += either(low, high)
+        for one, other in itertools.combinations(choices.values(), 2):
             both = [one[seed] - other[seed] for seed in one if seed in other]
             if len(both) > 1:
-                ends.append(interval(both)[2:])
+                ends += either(*interval(both)[2:])
     answers = path.with_name("correct.csv")
     return means, ends + (over_images(answers) if answers.exists() else [])
 
@@ -94,10 +99,10 @@ def errors(apart):
 def over_images(path):
     """Ends of the intervals of paired differences over seeds and test images, by the bits of each run."""
     ends = []
-    for one, other in itertools.permutations(answers(path).values(), 2):
+    for one, other in itertools.combinations(answers(path).values(), 2):
         apart = 100 * (one - other)
         half = max(float(t.ppf(0.975, freedom)) * math.sqrt(square) for square, freedom in errors(apart))
-        ends.append((apart.mean() - half, apart.mean() + half))
+        ends += either(apart.mean() - half, apart.mean() + half)
     return ends
 
 

@@ -105,9 +105,8 @@ def test_a_stage_that_the_operator_cannot_replace_stays_and_is_named(caplog, mon
 
 
 @pytest.mark.parametrize("words", [
-    ["pool=max"], ["pool@stage.maxpool=soft"], ["pool=unshuffle"], ["pool=avg", "readout=gem"],
-    ["pool=conv_blur", "pool.order=blur_conv"], ["pool=blur", "model.order=before"],
-    ["pool=blur", "model.after=activation"],
+    ["pool@stage.maxpool=soft", "readout=gem"], ["pool=unshuffle"],
+    ["pool=conv_blur", "pool.order=blur_conv", "model.order=before"], ["pool=blur", "model.after=activation"],
 ])  # fmt: skip
 def test_a_network_is_rebuilt_from_its_record_as_it_was_built(words):
     tiny = ["model=torchvision:resnet18", "data=digits", "data.size=48", "data.limit=8"]
