@@ -16,6 +16,8 @@ from cnnpool.data.errors import DataError
 from cnnpool.data.rows import File, Stored, sums_of
 from cnnpool.system.atomic import beside
 
+# Python 3.12 and later say so of a fork below pytest-xdist.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 RNG = np.random.default_rng(0)
 
 
