@@ -57,42 +57,35 @@ def fit(module, callbacks, labels=CLASSES, validation=CLASSES, epochs=2, checkpo
     return trainer
 
 
-def refused(match, make, callback=GradientRouting, labels=CLASSES):
-    """Whether training without callbacks works, and with one is refused before the first step."""
-    fit(make(), [], labels, labels)
+LABELS = r"labels must be .*unpack="
+OUTPUTS = r"Theirs (must return logits|fails on images float32 \(\d, 1, 8, 8\): index 99) .*network="
+
+
+@pytest.mark.parametrize(
+    ("match", "labels", "options"),
+    [
+        (LABELS, torch.zeros(16, 8, 8, dtype=torch.int64), {}),
+        (LABELS, torch.eye(16, 3, dtype=torch.int64), {}),
+        (LABELS, CLASSES - 1, {}),
+        (LABELS, CLASSES + 1, {}),
+        (OUTPUTS, CLASSES, {"shown": lambda logits: {"logits": logits}}),
+        (OUTPUTS, CLASSES, {"shown": lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8)}),
+        (OUTPUTS, CLASSES, {"shown": lambda logits: logits[99]}),
+        (r"GradientRouting cannot measure Theirs: .*network=", CLASSES, {"frozen": True}),
+    ],
+)
+def test_labels_and_networks_that_cannot_be_measured_are_refused_before_the_first_step(
+    match, labels, options
+):
+    fit(Theirs(**options), [], labels, labels)
     for validation, sanity in ((labels, 2), (None, 0)):
-        module = make()
+        module = Theirs(**options)
         with pytest.raises(ValueError, match=match):
-            fit(module, [callback()], labels, validation, num_sanity_val_steps=sanity)
+            fit(module, [GradientRouting()], labels, validation, num_sanity_val_steps=sanity)
         assert module.steps == 0
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [torch.zeros(16, 8, 8, dtype=torch.int64), torch.eye(16, 3, dtype=torch.int64), CLASSES - 1, CLASSES + 1],
-    ids=["masks", "one_hot", "negative", "beyond"],
-)
-def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
-    refused(r"labels must be .*unpack=", Theirs, labels=labels)
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
-        lambda logits: {"logits": logits},
-        lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8),
-        lambda logits: logits[99],
-    ],
-    ids=["dict", "dense", "error"],
-)
-def test_outputs_that_are_no_logits_are_refused_before_the_first_step(shown):
-    said = r"Theirs (must return logits|fails on images float32 \(\d, 1, 8, 8\): index 99) .*network="
-    refused(said, lambda: Theirs(shown))
-
-
-def test_features_without_gradient_are_refused_before_the_first_step():
-    refused(r"GradientRouting cannot measure Theirs: .*network=", lambda: Theirs(frozen=True))
-    # Other probes need no gradient.
+def test_features_without_gradient_are_measured_by_a_probe_that_needs_none():
     callback = Aliasing()
     fit(Theirs(frozen=True), [callback])
     assert callback.values

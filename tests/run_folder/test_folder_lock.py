@@ -25,18 +25,6 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path):
         pass
 
 
-def test_a_dead_process_holds_no_folder(tmp_path):
-    process = os.fork()
-    if not process:
-        try:
-            held(tmp_path / "here").__enter__()
-        finally:
-            os._exit(0)
-    os.waitpid(process, 0)
-    with held(tmp_path / "here"), pytest.raises(InUseError), held(tmp_path / "here"):
-        pass
-
-
 def test_a_run_is_abandoned_when_its_process_has_gone_without_a_word(tmp_path):
     status.write(tmp_path, "running")
     # No lock is there: nobody knows.
