@@ -66,7 +66,7 @@ def installed(tmp_path, monkeypatch):
 
 
 def louder(found, seed):
-    """What another seed might measure."""
+    """``found`` as of another seed, with larger outputs."""
     stages = {
         name: {"level": one["level"] * (1 + seed / 10)}
         for name, one in found.measured["loudness"]["stages"].items()
