@@ -42,12 +42,12 @@ OPERATORS = {
     "max_blur": lambda x: pool.max_blur_pool2d(x),
     "max_blur zeros": lambda x: pool.max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
     "lp": lambda x: pool.lp_pool2d(x, 3, 2, form="mean"),
-    "lp mean": lambda x: pool.lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
+    "lp mean": lambda x: pool.lp_pool2d(x, 1.5, (3, 2), 2, True, padding=1, form="mean"),
     "lp signed": lambda x: pool.lp_pool2d(x, 3, 2),
-    "gem": lambda x: pool.gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
+    "gem": lambda x: pool.gem_pool2d(x, (2, 3), 2, 1, p=2.2, eps=0.1),
     "soft": lambda x: pool.soft_pool2d(x, 3, 2, 1, beta=2.2),
     "soft tiles": lambda x: pool.soft_pool2d(x, 2),
-    "expectation": lambda x: pool.stochastic_pool2d(x, 3, 2, 1, training=False),
+    "expectation": lambda x: pool.stochastic_pool2d(x, (3, 2), 2, 1, training=False),
     "aps": lambda x: pool.aps_pool2d(x)[0],
     "aps p=1": lambda x: pool.aps_pool2d(x, (2, 3), p=1, choose="min")[0],
     "window of all": lambda x: pool.max_pool2d(pool.avg_pool2d(x[..., :3, :4], 3, 1, 1), (3, 4))
@@ -55,9 +55,9 @@ OPERATORS = {
 SPOILT = ("lp", "lp mean", "lp signed", "gem", "soft", "soft tiles", "avg 3/2", "blur")
 """Those of which a map with infinities and NaN is asked for, too."""
 LEARNT = {
-    "gem": lambda x, p: pool.gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
+    "gem": lambda x, p: pool.gem_pool2d(x, (3, 2), 2, 1, p=p, eps=0.1),
     "lp": lambda x, p: pool.lp_pool2d(x, p, 2),
-    "lp sum": lambda x, p: pool.lp_pool2d(x, p, 3, 2),
+    "lp sum": lambda x, p: pool.lp_pool2d(x, p, (2, 3), 2),
     "soft": lambda x, beta: pool.soft_pool2d(x, 3, 2, beta=beta),
     "soft tiles": lambda x, beta: pool.soft_pool2d(x, 2, beta=beta),
 }
