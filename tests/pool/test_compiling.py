@@ -13,7 +13,7 @@ pytest.importorskip("numba")
 
 from numba import njit
 
-from cnnpool.pool.cpu import compiling, threads
+from cnnpool.pool.cpu import compiling
 from cnnpool.pool.cpu.compiling import CompilationLog, event
 
 ROOT = Path(__file__).parents[2]
@@ -150,11 +150,3 @@ def test_a_folder_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiling, "TemporaryFile", refuse)
     assert compiling.cache_folder.__wrapped__() is None
-
-
-def test_other_errors_of_a_kernel_are_raised():
-    def broken(start, stop):
-        raise TypeError("a mistake in a kernel")
-
-    with pytest.raises(TypeError, match="a mistake"):
-        threads.spread(broken, 1, 0)

@@ -110,12 +110,6 @@ def kept(out):
     return rows[0, 0, :, 0].tolist(), columns[0, 0, 0].tolist()
 
 
-def test_eval_mode_is_the_hand_worked_mean_of_maxima():
-    x = torch.tensor([[1.0, 2, 0, 3], [4, 0, 1, 0], [0, 5, 0, 0], [2, 0, 0, 8]]).reshape(1, 1, 4, 4)
-    # The maxima at every pixel: 4 2 3 3 / 5 5 1 0 / 5 5 8 8 / 2 0 8 8.
-    assert S3Pool2d(1).eval()(x).tolist() == [[[[4, 1.75], [3, 8]]]]
-
-
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**31))
 @settings(max_examples=100)
 def test_training_keeps_a_fixed_share_of_every_grid_in_order(height, width, stride, factor, seed):

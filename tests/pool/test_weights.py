@@ -38,14 +38,6 @@ def test_shares_of_maximum_and_mean_worked_by_hand():
     assert not list(op.parameters()) and torch.equal(op(x), F.max_pool2d(x, 2))
 
 
-def test_a_gate_worked_by_hand():
-    # sigmoid(1*1 - 1*4 + 2*2 - 1*1) = sigmoid(0) = 1/2, then sigmoid(0 - 0 + 2*6 - 0).
-    weight = torch.tensor([[1.0, -1.0, 2.0, -1.0]])
-    share = torch.sigmoid(torch.tensor(12.0, dtype=torch.float64)).item()
-    y = pool.gated_pool2d(tensor([[1.0, 4, 0, 0], [2, 1, 6, 0]]), weight, 2)
-    assert_close(y.flatten().tolist(), [0.5 * 4 + 0.5 * 2, share * 6 + (1 - share) * 1.5])
-
-
 def test_decided_gates_select_the_leaf_they_lead_to():
     # Gates: root, then its left and its right child; an open gate leads left.
     x, leaves = tensor([[1.0, 1], [1, 1]]), torch.arange(4.0).double()[:, None, None].expand(4, 1, 4) / 4
@@ -164,13 +156,6 @@ def test_infinities_of_a_smooth_maximum_have_the_limit_and_a_finite_gradient():
     (slope,) = torch.autograd.grad(y[..., 2].sum(), x, retain_graph=True)
     assert_close(slope[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]).double() / 3)
     assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
-
-
-def test_weights_by_similarity_worked_by_hand():
-    # The mean is 2.5, and d = 2 * 2.5 x / (x^2 + 2.5^2).
-    weights = [math.exp(5 * x / (x**2 + 6.25)) for x in (1, 2, 3, 4)]
-    expected = sum(w * x for w, x in zip(weights, (1, 2, 3, 4), strict=True)) / sum(weights)
-    assert_close(dice(tensor([[1.0, 2.0], [3.0, 4.0]])).item(), expected)
 
 
 def test_similarity_scales_with_its_input_and_zero_over_zero_is_zero_with_a_finite_gradient():
