@@ -66,7 +66,7 @@ def test_an_unknown_name_has_no_options():
 
 
 def help_of(capfd, *words):
-    """What ``cnnpool train ... --help`` prints."""
+    """The output of ``cnnpool train ... --help``."""
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", *words, "--help"])
     out, err = capfd.readouterr()

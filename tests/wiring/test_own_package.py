@@ -194,6 +194,7 @@ def test_a_notebook_finds_it_and_runs_the_page_a_search_and_a_comparison(site, i
     assert "Val accuracy (1 seed; max" in notebook.cells[-1].outputs[-1]["data"]["text/plain"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Of Optuna, at its import.
 def test_a_sweeper_of_hydras_chooses_among_them(command, capfd):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
