@@ -100,6 +100,14 @@ def test_a_candidate_that_loses_less_than_the_margin_is_not_dropped():
     assert recommended(state, values, [1.0, 2.0]) == 0
 
 
+def test_a_study_that_has_ended_is_looked_at_no_more():
+    early = np.array([[0.95, 0.951, 0.949], [0.951, 0.9521, 0.9501]])
+    rule = Rule(candidates=2, rounds=6, margin=0.05)
+    late = np.array([[0.95, 0.951, 0.949], [0.3, 0.301, 0.299]])
+    assert replay(early, rule).finished == "equivalent"
+    assert replay(np.hstack([early, late]), rule) == replay(early, rule)
+
+
 def test_a_candidate_without_results_is_neither_dropped_nor_recommended():
     values = np.array([LEADER, [math.nan] * 6, LOSER])
     state = replay(values, Rule(candidates=3, rounds=6, resolution=0.001))
