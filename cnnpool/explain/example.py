@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cnnpool import registry
 from cnnpool.explain.operator import UNKNOWN, Group, build, entry_of, found, gradient_of, shown
-from cnnpool.pool import ApsPool2d, LpsPool2d, MaxApsPool2d, MedianPool2d, Pool2d, ReductionBlock2d
+from cnnpool.pool import ApsPool2d, LpsPool2d, MaxApsPool2d, MedianPool2d, Pool2d, ReductionBlock2d, dispatch
 from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import complete, components
 from cnnpool.pool.scalar import Scalar
@@ -185,7 +185,8 @@ def example(name: str, images: Tensor = IMAGES, group: Group | None = None, /, *
 
     An operator that draws is shown in training mode. ``images`` are float64, (N, 1, H, W).
     """
-    with torch.random.fork_rng(devices=[]):
+    # Compiling a kernel would take seconds, for a few numbers.
+    with torch.random.fork_rng(devices=[]), dispatch.use(False):
         try:
             return _example(name, images, group, options)
         except RuntimeError as error:
