@@ -19,8 +19,10 @@ from cnnpool.registry import options_of
 PLACED = {"device": "meta", "dtype": torch.float64}
 
 
-@pytest.mark.parametrize("kernels", [True, False, None], ids=["compiled", "plain", "faster"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("kernels", "dtype"),
+    [(True, torch.float64), (False, torch.float32), (False, torch.bfloat16), (None, torch.bfloat16)],
+)
 def test_indices_are_torchs(dtype, kernels):
     for layout, window in product(
         (torch.contiguous_format, torch.channels_last),
