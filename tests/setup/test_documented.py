@@ -14,7 +14,7 @@ import yaml
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import names_of
 from cnnpool.launch.compose import Request, jobs_of
-from cnnpool.launch.overrides import alternatives, parse
+from cnnpool.launch.overrides import alternatives, is_choice, parse
 from scripts.docs.documented import Command, commands, quick
 
 ROOT = Path(__file__).parents[2]
@@ -85,14 +85,17 @@ def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
         assert jobs, name(command)
 
 
-@pytest.mark.parametrize(
-    ("experiment", "jobs"),
-    [("cifar_circular", 36), ("every_operator", 94), ("mnist_few", 360), ("mnist_operators", 120)],
-)
-def test_an_experiment_has_as_many_jobs_as_is_said(experiment, jobs):
-    text = (ROOT / "conf" / "experiment" / f"{experiment}.yaml").read_text("utf-8")
-    lines = [f"{key}={values}" for key, values in yaml.safe_load(text)["hydra"]["sweeper"]["params"].items()]
-    assert math.prod(len(alternatives(one, names_of, jobs + 1)) for one in parse(lines)) == jobs
+def test_experiments_sweep_what_exists_in_as_many_jobs_as_is_said():
+    jobs = {}
+    for path in ROOT.glob("conf/experiment/*.yaml"):
+        swept = yaml.safe_load(path.read_text("utf-8")).get("hydra", {}).get("sweeper", {}).get("params", {})
+        lines = [f"{key}={values}" for key, values in swept.items()]
+        axes = [alternatives(one, names_of, 999) for one in parse(lines)]
+        jobs[path.stem] = math.prod(map(len, axes))
+        for one in (one for axis in axes for one in axis if is_choice(one.key_or_group)):
+            assert one.value() in names_of(one.key_or_group), (path.name, one.input_line)
+    known = {"cifar_circular": 36, "every_operator": 94, "mnist_few": 360, "mnist_operators": 120}
+    assert jobs.items() >= (known | {"cifar_operators": 100, "quickstart": 30}).items()
 
 
 def test_documented_commands_name_what_exists():

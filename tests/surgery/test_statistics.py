@@ -94,14 +94,11 @@ def test_a_refused_recalibration_leaves_the_network_as_it_was(images, message):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
-def test_a_network_without_statistics_is_not_swapped_either():
+def test_a_network_without_statistics_is_refused_and_not_swapped():
+    for model in (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(3, track_running_stats=False)):
+        with pytest.raises(ValueError, match="no batch normalisation whose statistics"):
+            recalibrate(model, [torch.zeros(2, 3, 8, 8)])
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2))
     with pytest.raises(ValueError, match="no batch normalisation"):
         swap(model, "blur", example=torch.zeros(1, 3, 8, 8), recalibrate=torch.zeros(2, 3, 8, 8))
     assert isinstance(model[1], nn.MaxPool2d)
-
-
-def test_a_network_without_statistics_is_refused():
-    for model in (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(3, track_running_stats=False)):
-        with pytest.raises(ValueError, match="no batch normalisation whose statistics"):
-            recalibrate(model, [torch.zeros(2, 3, 8, 8)])
