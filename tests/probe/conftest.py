@@ -21,11 +21,11 @@ def build_batch(n=6, size=(12, 12), channels=1):
     return torch.randn(n, channels, *size, generator=generator), torch.arange(n) % 4
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def net():
     return build_net
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def batch():
     return build_batch
