@@ -57,6 +57,7 @@ class Outcome:
     out_of_memory: bool = False  # No other job should start in the same process
     in_use: bool = False  # Refused, since another process runs it
     no_download: bool = False  # Other jobs with the same data would fail too
+    diverged: bool = False  # By a DivergedError
     accuracy: float | None = None  # On the test images, 0..1
     trained: bool = False  # Rather than found done or refused
 

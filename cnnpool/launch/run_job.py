@@ -217,7 +217,8 @@ def failed(job: Job, error: BaseException) -> Outcome:
     of_memory = is_of_memory(error)
     mistake = isinstance(error, ValueError) and not of_memory
     outcome = _outcome(job, "failed", _described(error, job), 2 if mistake else 1)
-    return replace(outcome, out_of_memory=of_memory, no_download=_is_of_download(error))
+    diverged = isinstance(error, DivergedError)
+    return replace(outcome, out_of_memory=of_memory, no_download=_is_of_download(error), diverged=diverged)
 
 
 def again(job: Job) -> str:
@@ -323,8 +324,7 @@ def note_end(job: Job, name: str, error: BaseException, *, record: bool = False)
     with suppress(OSError, LostError):
         if name:
             layout.refuse_lost(job.folder, name)
-        diverged = isinstance(error, DivergedError)
-        status.write(job.folder, state, outcome.message, outcome.status, diverged=diverged)
+        status.write(job.folder, state, outcome.message, outcome.status, diverged=outcome.diverged)
         if record and state == "failed":
             _record(job)
     return outcome

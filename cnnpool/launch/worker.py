@@ -150,7 +150,7 @@ class Worker:
         if cause.died or cause is not self._ranks[0]:
             self._job.folder.mkdir(parents=True, exist_ok=True)
             state: Literal["stopped", "failed"] = "stopped" if outcome.state == "stopped" else "failed"
-            status.write(self._job.folder, state, outcome.message, outcome.status)
+            status.write(self._job.folder, state, outcome.message, outcome.status, diverged=outcome.diverged)
         return replace(outcome, log=self._log)
 
 

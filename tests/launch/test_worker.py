@@ -1,17 +1,21 @@
 import json
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from short_runs import wait_for
 
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_job import failed
 from cnnpool.launch.worker import StartError, Worker, start_method
+from cnnpool.run_folder.errors import DivergedError
 from cnnpool.system.process import for_jobs
 
 MISTAKE = "fit.epochs must be a whole number from 1 to 10^9, got 0"
@@ -90,6 +94,25 @@ def test_a_killed_process_of_several_is_one_line_and_takes_the_others_along(cont
     assert (outcome.state, outcome.message, outcome.status) == ("failed", said, 1)
     assert state(folder)["error"] == said
     assert not any(rank.process.is_alive() for rank in worker._ranks)
+
+
+def test_a_training_that_the_second_process_was_first_to_see_diverge_has_diverged(tmp_path):
+    class Ended:
+        """A process that has ended; a later one, earlier."""
+
+        def __init__(self, target, args):
+            self.job, *_, environment, self.reports = args
+            self.rank = int(environment["LOCAL_RANK"])
+
+        def start(self):
+            self.reports.send((-self.rank, failed(self.job, DivergedError(f"{self.rank} diverged"))))
+
+        def join(self, timeout):
+            pass
+
+    context, folder = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Ended), tmp_path / "run"
+    assert ended(Worker(job(folder, devices=2), context, 1, None)).message == "1 diverged"
+    assert (state(folder)["error"], state(folder)["diverged"]) == ("1 diverged", True)
 
 
 def test_jobs_save_and_stop_when_the_process_that_waits_for_them_is_killed(tmp_path):
