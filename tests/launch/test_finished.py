@@ -99,7 +99,8 @@ def test_a_folder_of_a_measured_network_takes_no_training(call, in_a_folder):
 
 
 def test_more_epochs_at_a_constant_rate_go_on_to_the_bits_of_a_longer_run(call, tmp_path):
-    words = [*call.quick[1:], "fit.schedule=constant", "fit.warmup=0", "fit.max_steps=null"]
+    words = [*call.quick[1:], "data.limit=192", "data.batch_size=64"]
+    words += ["fit.schedule=constant", "fit.warmup=0", "fit.max_steps=null"]
 
     def trained(folder, epochs):
         status, out, err = call("train", *words, f"hydra.run.dir={folder}", f"fit.epochs={epochs}")

@@ -390,7 +390,8 @@ def test_the_cheapest_that_loses_less_of_the_metric_than_the_margin_is_recommend
         return level(subsample=0.91)(pool, seed, settings)
 
     costs = {"max": {"wall_s": 2.0, "parameters": 100}, "subsample": {"wall_s": 1.0, "parameters": 200}}
-    usual = ("choose.pools=max+kernel_size=3,subsample", "choose.cost=parameters", "choose.margin=0.05")
+    usual = ("choose.pools=max+kernel_size=3,subsample", "choose.cost=parameters", "choose.margin=0.05",
+             "choose.rounds=6")  # fmt: skip
     for number, (more, best) in enumerate(
         {
             (): "max+kernel_size=3",
