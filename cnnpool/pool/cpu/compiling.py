@@ -22,6 +22,9 @@ config: Any = numba.config
 INTERVAL_S = 20.0
 """Seconds between log lines."""
 LOOPS = Path(__file__).parent / "loops"
+# Wrappers that nobody calls would be compiled as well, each with all that is inlined.
+CALLED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+LINKED = CALLED | {"no_cpython_wrapper": True}
 
 P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
@@ -35,15 +38,17 @@ class Kernel(Protocol[P, Result]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
 
 
-def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
-    """``function`` compiled on first use, without the GIL, and cached in ``cache_folder``."""
-    folder = cache_folder()
+def compiled(function: Callable[P, Result], inner: bool = False) -> Kernel[P, Result]:
+    """``function`` compiled on first use, without the GIL, and cached in ``cache_folder``; an ``inner`` one
+    only other kernels can call.
+    """
+    folder, options = cache_folder(), LINKED if inner else CALLED
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     try:
-        kernel: Kernel[P, Result] = njit(nogil=True, error_model="numpy", cache=folder is not None)(function)
+        kernel: Kernel[P, Result] = njit(**options, cache=folder is not None)(function)
     except RuntimeError:
         _warn(str(folder), "Numba finds no place for them")
-        kernel = njit(nogil=True, error_model="numpy")(function)
+        kernel = njit(**options)(function)
     finally:
         config.CACHE_DIR = before
     return kernel

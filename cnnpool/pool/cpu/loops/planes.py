@@ -16,8 +16,8 @@ from cnnpool.pool.cpu.loops.signatures import (
     Number,
     Pair,
     Terms,
-    compiled,
     inlined,
+    linked,
 )
 
 FEW, SOME = 4, 8
@@ -27,7 +27,7 @@ _copy, _copy_some, _copy_few, _copy_one = (copying(n) for n in (LANES, SOME, FEW
 _part, _part_few, _join, _join_few = parting(SOME), parting(FEW), joining(SOME), joining(FEW)
 
 
-@compiled
+@linked
 def fill(target: Address, count: int, value: Number) -> None:
     """Write ``value`` ``count`` times."""
     for t in range(count):
@@ -112,7 +112,7 @@ def gather(
             _copy_one(source, even + pairs, target, k + width - 1, like, to)
 
 
-@compiled
+@linked
 def next_row(line: int, size: Pair, out_size: Pair, channels: int) -> tuple[int, int]:
     """Where in a map the part begins that the next row of results reads, and how many numbers a result has
     of it: read in turn with others, they arrive too late unless they are asked for.
@@ -129,7 +129,7 @@ def fetch_run(source: Address, i: int, count: int, like: Number) -> None:
         t += fetch(source, i + t, like)
 
 
-@compiled
+@linked
 def origin(unit: int, of: Map) -> tuple[int, int]:
     """Where a plane begins in a map, and the numbers of a pixel that it has."""
     height, width, pixel, channels = of
@@ -141,7 +141,7 @@ def origin(unit: int, of: Map) -> tuple[int, int]:
     return unit // groups * height * width * channels + first, min(pixel, channels - first)
 
 
-@compiled
+@linked
 def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number, to: Number) -> None:
     """Deal a plane of ``x`` into ``image``, of the type of ``to``."""
     (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
@@ -163,7 +163,7 @@ def cut(x: Address, unit: int, of: Map, image: Address, grid: Grid, like: Number
             u, line = 0, line + 1
 
 
-@compiled
+@linked
 def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Number, to: Number) -> None:
     """Undo ``cut``."""
     (height, width, pixel, channels), (sh, sw, ph, pw, pitch, part) = of, grid
@@ -185,7 +185,7 @@ def paste(image: Address, out: Address, unit: int, of: Map, grid: Grid, like: Nu
             u, line = 0, line + 1
 
 
-@compiled
+@linked
 def read_rows(
     source: Address, unit: int, of: Map, target: Address, at: int, pitch: int, like: Number, to: Number
 ) -> None:
@@ -202,7 +202,7 @@ def read_rows(
                 move(source, first + w * channels, target, k + w * pixel, count, like, to)
 
 
-@compiled
+@linked
 def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, like: Number) -> None:
     """Copy a plane to a map from rows that lie ``pitch`` pixels apart."""
     (height, width, pixel, channels), (begin, count) = of, origin(unit, of)
@@ -217,7 +217,7 @@ def write_rows(source: Address, out: Address, unit: int, of: Map, pitch: int, li
                 move(source, k + w * pixel, out, first + w * channels, count, like, like)
 
 
-@compiled
+@linked
 def shift(image: Address, part: int, count: int, pixel: int, pitch: int, nothing: Number) -> None:
     """Copy a plane one pixel to the left, to ``part`` numbers further on; ``nothing`` in the last column."""
     move(image, pixel, image, part, count, nothing, nothing)
@@ -226,7 +226,7 @@ def shift(image: Address, part: int, count: int, pixel: int, pitch: int, nothing
             write(image, part + t, nothing)
 
 
-@compiled
+@linked
 def clear_edges(out: Address, plane: int, size: Pair, zero: Number) -> None:
     """Write zeros to the pixels to the right of and below all 2x2 tiles of a plane."""
     height, width = size
@@ -259,7 +259,7 @@ def run_of(cells: Terms, column: int, columns: int, pixel: int) -> int:
     return columns - column
 
 
-@compiled
+@linked
 def copy_border(
     image: Address, count: int, pixel: int, pitch: int, border: Border, adjoint: bool, like: Number
 ) -> None:

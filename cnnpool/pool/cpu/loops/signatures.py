@@ -5,6 +5,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol
 
 from numba import extending, njit
 
+from cnnpool.pool.cpu.compiling import LINKED, Kernel, Result
 from cnnpool.pool.cpu.compiling import compiled as compiled
 
 Address = int
@@ -35,5 +36,16 @@ class Intrinsic(Protocol):
 # By Numba's own types, callers would have to pass the first parameter too.
 intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
 intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
-# For functions inside loops: a loop with a call is not vectorised, and not all are inlined by default.
-inlined = njit(nogil=True, error_model="numpy", forceinline=True)
+
+
+def inlined(function: Callable[P, Result]) -> Kernel[P, Result]:
+    """``function`` for use inside loops: a loop with a call is not vectorised, and not all functions are
+    inlined by default.
+    """
+    kernel: Kernel[P, Result] = njit(forceinline=True, **LINKED)(function)
+    return kernel
+
+
+def linked(function: Callable[P, Result]) -> Kernel[P, Result]:
+    """``function`` compiled for loops that call it."""
+    return compiled(function, inner=True)
