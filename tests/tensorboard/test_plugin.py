@@ -165,6 +165,7 @@ def test_runs_that_cannot_be_compared_are_refused_with_what_to_choose_instead(sh
     ways = page.links("#refusal")
     assert ways.keys() == {"only digits", "only mnist", "tell them apart", "mix them"}
     assert ways["only mnist"] == "page?where=data%3Dmnist"
+    assert (ways["tell them apart"], ways["mix them"]) == ("page?by=pool&by=data", "page?allow=data")
     assert tab.page(where="data=mnist").choices == ["max"]
     assert tab.page(by=["pool", "data"]).choices == ["max / digits", "max / mnist"]
     assert tab.page(allow="data").choices == ["max"]
@@ -191,6 +192,7 @@ def test_two_runs_of_one_choice_are_told_apart_by_anything_in_which_they_differ(
     assert {key, "only 2", "only 5", "tell them apart"} <= set(
         page.soup.select_one("#refusal").get_text("|", strip=True).split("|")
     )
+    assert page.links("#refusal")["tell them apart"] == f"page?by=pool&by={key}"
     assert tab.page(by=["pool", key]).choices == [f"max / {key}=2", f"max / {key}=5"]
     assert tab.page(where=f"{key}=5").choices == ["max"]
 
