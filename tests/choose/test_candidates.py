@@ -28,6 +28,13 @@ def test_jobs_of_a_candidate_differ_by_their_seed_alone(tmp_path):
     assert first["pool"]["kernel_size"] == 3 and first["fit"]["pictures"] is False
 
 
+def test_only_probes_that_decide_are_run_unless_some_are_named():
+    network = Network(("data=digits",))
+    assert network.needing({"cost"}).checked("avg")["probe"].keys() == {"cost"}
+    named = Network(("data=digits", "probe.gradient.samples=8"))
+    assert named.needing({"cost"}) is named
+
+
 def test_a_study_is_named_after_what_is_trained():
     assert Network(("data=mnist", "data.limit=1000", "out=here")).home() == Path(
         "here/choose/mnist/convnet/data.limit=1000"
