@@ -75,7 +75,7 @@ def expected(lines, number=None):
 SWEEPS = {
     "pool=max,avg seed=0,1": [["pool=max", "pool=avg"], ["seed=0", "seed=1"]],
     "pool=glob(m*,exclude=max_*) fit=smoke": [["pool=max", "pool=median", "pool=mixed"], ["fit=smoke"]],
-    "seed=range(2,8,step=3) pool=choice(sum)": [["seed=2", "seed=5"], ["pool=sum"]],
+    "seed=range(2,8,step=3) pool=choice(sum,avg)": [["seed=2", "seed=5"], ["pool=sum", "pool=avg"]],
     "fit.lr=1e-2 pool.kernel_size=[2,3],3": [
         ["fit.lr=0.01"],
         ["pool.kernel_size=[2,3]", "pool.kernel_size=3"],
@@ -418,7 +418,8 @@ def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
         (["--cfg", "all"], "dir: ${out}/${run_name:}\n"),
         (["--cfg", "hydra", "--resolve"], "dir: outputs/digits/convnet/avg/seed0\n"),
         (["--info", "defaults-tree"], "    pool: avg\n"),
-        (["--info", "config"], f"file://{conf_dir()}"),
+        (["--info", "searchpath"], f"file://{conf_dir()}"),
+        (["--info", "config"], "Config search path"),
         (["--info=defaults", "model=timm:resnet18", "model.weights=w.pth"], "| fit/finetune"),
         (["--cfg", "job", "-p", "fit.lr", "model=timm:resnet18", "model.weights=w.pth"], "0.003\n"),
         (["--info=plugins"], "Installed Hydra Plugins"),
