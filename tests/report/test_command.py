@@ -198,7 +198,7 @@ def test_a_name_that_is_not_utf_8_is_shown_as_an_escape(two, tmp_path, capsys):
 
 
 def test_help_imports_nothing_heavy_and_comparing_no_framework(shelf):
-    shelf.put()
+    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
     code = (
         "import sys; from cnnpool.report import main\n"
         "def heavy(*names): print(sorted({'torch', 'lightning', 'hydra', *names} & set(sys.modules)))\n"
