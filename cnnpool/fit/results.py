@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningModule, Trainer
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
@@ -55,6 +55,11 @@ def looked_at(probes: Iterable[Probe]) -> int:
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 
 
+class _DuringRun(ProbeCallback):
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say nothing where no epoch was measured: the end of the run is, in any case."""
+
+
 def measuring(run: Run) -> list[ProbeCallback]:
     """The probes that run while ``run`` trains, on validation images or, without any, on training images."""
     probes = [probe for probe in run.probes.values() if probe.every_epochs]
@@ -64,7 +69,7 @@ def measuring(run: Run) -> list[ProbeCallback]:
     # Large images take much memory, and probes at the end use other images.
     batch, net = sample(run.dataset, split, looked_at(probes)), run.network
     return [
-        ProbeCallback(
+        _DuringRun(
             probe, every_epochs=probe.every_epochs, batch=batch, stages=net.stages, network=lambda module: net
         )
         for probe in probes

@@ -161,7 +161,7 @@ def test_a_limit_draws_other_images_for_every_seed_and_the_same_for_one_limit_se
 
 def test_a_probe_of_rare_epochs_is_in_the_record_once_the_run_ends(run):
     others = [f"~probe.{name}" for name in ("invariance", "equivariance", "aliasing", "cost")]
-    few = ["probe.gradient.every_epochs=2", "probe.gradient.samples=8", "fit.epochs=2"]
+    few = ["probe.gradient.every_epochs=2", "probe.gradient.samples=8", "fit.epochs=1"]
     folder = run("probe=default", *others, *few)
     assert "gradient/zero_fraction/s1" in (folder / "metrics.jsonl").read_text()
 
