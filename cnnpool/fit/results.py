@@ -23,7 +23,7 @@ from cnnpool.fit.loggers import Guarded
 from cnnpool.fit.record import Record
 from cnnpool.fit.run_state import Run
 from cnnpool.fit.scores import by_class, chance_warning, sentence
-from cnnpool.lightning import ProbeCallback
+from cnnpool.lightning import ProbeCallback as Measuring
 from cnnpool.model import Cnn
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Batch, Probe
@@ -55,7 +55,8 @@ def looked_at(probes: Iterable[Probe]) -> int:
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 
 
-class _DuringRun(ProbeCallback):
+class ProbeCallback(Measuring):
+    # By this name too checkpoints keep its state, and messages name it.
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say nothing where no epoch was measured: the end of the run is, in any case."""
 
@@ -69,7 +70,7 @@ def measuring(run: Run) -> list[ProbeCallback]:
     # Large images take much memory, and probes at the end use other images.
     batch, net = sample(run.dataset, split, looked_at(probes)), run.network
     return [
-        _DuringRun(
+        ProbeCallback(
             probe, every_epochs=probe.every_epochs, batch=batch, stages=net.stages, network=lambda module: net
         )
         for probe in probes
