@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Trainer
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,7 +23,7 @@ from cnnpool.fit.loggers import Guarded
 from cnnpool.fit.record import Record
 from cnnpool.fit.run_state import Run
 from cnnpool.fit.scores import by_class, chance_warning, sentence
-from cnnpool.lightning import ProbeCallback as Measuring
+from cnnpool.lightning import ProbeCallback
 from cnnpool.model import Cnn
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Batch, Probe
@@ -55,15 +55,10 @@ def looked_at(probes: Iterable[Probe]) -> int:
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 
 
-class ProbeCallback(Measuring):
-    # By this name too checkpoints keep its state, and messages name it.
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say nothing where no epoch was measured: the end of the run is, in any case."""
-
-
 def measuring(run: Run) -> list[ProbeCallback]:
     """The probes that run while ``run`` trains, on validation images or, without any, on training images."""
-    probes = [probe for probe in run.probes.values() if probe.every_epochs]
+    # The end of the run measures all probes, also those whose epoch does not come.
+    probes = [probe for probe in run.probes.values() if 0 < probe.every_epochs <= run.recipe.epochs]
     if not probes:
         return []
     split = run.dataset.val if len(run.dataset.val) else run.dataset.train

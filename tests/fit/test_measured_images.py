@@ -31,7 +31,8 @@ def test_probes_of_epochs_see_validation_images_and_those_of_the_end_test_images
     last = SimpleNamespace(section="x", measure=lambda net, stages, images, *rest: seen.append(images))
     network = torch.nn.Flatten()
     network.stages = {}
-    run = SimpleNamespace(dataset=dataset, network=network, probes={"x": last})
+    recipe = SimpleNamespace(epochs=1)
+    run = SimpleNamespace(dataset=dataset, network=network, probes={"x": last}, recipe=recipe)
     measure(run, torch.device("cpu"))
     assert torch.equal(seen[0], sample(dataset, dataset.test).images)
     run.probes = {"gradient": GradientRouting(samples=8, every_epochs=1)}
