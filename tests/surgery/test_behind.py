@@ -32,9 +32,9 @@ def dense(conv):
 def zhang_resnet(model):
     """antialiased_cnns.resnet: conv1, norm, ReLU, blur, conv2; and a blur before a shortcut's convolution."""
     for layer in (model.layer2, model.layer3, model.layer4):
-        block = layer[0]
-        dense(block.conv1)
-        block.conv2 = nn.Sequential(Blur(), block.conv2)
+        block, last = layer[0], 2 if isinstance(layer[0], torchvision.models.resnet.BasicBlock) else 3
+        dense(getattr(block, f"conv{last - 1}"))
+        setattr(block, f"conv{last}", nn.Sequential(Blur(), getattr(block, f"conv{last}")))
         block.downsample = nn.Sequential(Blur(), dense(block.downsample[0]), block.downsample[1])
 
 
@@ -76,6 +76,7 @@ def two(arch, size):
 
 @pytest.mark.parametrize(("arch", "zhang", "operator", "options"), [
     ("resnet18", zhang_resnet, "blur", {"where": "layer"}),
+    ("resnet50", zhang_resnet, "blur", {"where": "layer"}),
     ("mobilenet_v2", zhang_mobilenet, "blur", {"skip_stem": True}),
     ("vgg16_bn", zhang_vgg, "max_blur", {}),
 ])  # fmt: skip
