@@ -78,6 +78,10 @@ def pytest_runtest_setup() -> None:
     # A training in this process may have left it on, and Hydra quietens logs.
     torch.use_deterministic_algorithms(False)
     logging.disable(logging.NOTSET)
+    # A command in this process logs to the stream of its test, which has been closed.
+    for handler in logging.root.handlers[:]:
+        if type(handler) is logging.StreamHandler:
+            logging.root.removeHandler(handler)
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("cnnpool") and isinstance(logger, logging.Logger):
             logger.disabled = False
