@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import accumulate
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,8 @@ from torchmetrics import Metric
 from cnnpool.as_found import buffers_kept, examined, generators_kept
 from cnnpool.lightning import probe_batch
 from cnnpool.lightning.probe_batch import UNPACK, BatchCollector, Unpack, fingerprint, measurable
-from cnnpool.probe import Batch, Probe, ShiftInvariance
+from cnnpool.probe import Batch, Probe, quantities_of
 from cnnpool.probe.base import Result, Stages, described, ends_of, maps_of, scalars
-from cnnpool.probe.consistency import PRESETS
-from cnnpool.quantity import Quantity
-from cnnpool.registry import did_you_mean
 from cnnpool.surgery.stages import measurable as measurable_stages
 from cnnpool.surgery.stages import named_stages, stages_of
 from cnnpool.surgery.trace import FunctionalPooling, dry_run
@@ -87,7 +83,7 @@ class ProbeCallback(Callback):
         quantities = [quantities] if isinstance(quantities, str) else quantities
         stages = [stages] if isinstance(stages, str) else stages
         self.probe = probe
-        self.quantities = chosen(probe, quantities)
+        self.quantities = quantities_of(probe, quantities)
         self.every_epochs = every_epochs
         self.stages = stages
         self.network = attrgetter(network) if isinstance(network, str) else network
@@ -318,25 +314,6 @@ def end_of_epoch(trainer: Trainer, module: LightningModule) -> tuple[int, int]:
     # With manual optimisation global_step counts the steps of every optimizer.
     automatic = module.automatic_optimization
     return trainer.global_step - 1 if automatic else trainer.fit_loop.total_batch_idx, trainer.current_epoch
-
-
-def chosen(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
-    """The quantities that ``probe`` measures of these names, their keys without the stage, or of groups of
-    them; else a ValueError.
-    """
-    others = PRESETS.keys() - probe.presets if isinstance(probe, ShiftInvariance) else set()
-    measured = [one for one in probe.quantities if not others.intersection(one.key.split("."))]
-    if names is None:
-        return measured
-    known: dict[str, list[Quantity]] = {}
-    for one in measured:
-        parts = [part for part in one.key.split(".") if part not in ("stages", "<stage>", "<px>")]
-        for name in accumulate(parts, "{}.{}".format):
-            known.setdefault(name, []).append(one)
-    for name in names:
-        if name not in known:
-            raise ValueError(f"quantities: {probe.section} has no {name!r}; {did_you_mean(name, known)}")
-    return [one for name in names for one in known[name]]
 
 
 def warn_of_calls(name: str, network: nn.Module, images: Tensor) -> None:

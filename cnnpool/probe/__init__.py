@@ -1,11 +1,13 @@
 """Measurements of a model; each leaves the model unchanged."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from cnnpool import registry
 from cnnpool.probe.aliasing import Aliasing
 from cnnpool.probe.base import Batch, Probe
+from cnnpool.probe.consistency import PRESETS
 from cnnpool.probe.corruptions import Corruptions
 from cnnpool.probe.cost import Cost
 from cnnpool.probe.equivariance import Equivariance, HeatMap, LieDerivative
@@ -132,6 +134,27 @@ def declared(probes: Iterable[Probe | type[Probe]] | None = None) -> list[Quanti
     """All quantities of ``probes`` (None: of all packages) and of a training, by keys in ``results.json``."""
     entries = registry.entries(PROBES, "probes").values() if probes is None else probes
     return [*(one.below(entry.section) for entry in entries for one in entry.quantities), *TRAINING]
+
+
+def quantities_of(probe: Probe, names: Sequence[str] | None) -> list[Quantity]:
+    """The quantities that ``probe`` measures of these names, their keys without the stage, or of groups of
+    them; else a ValueError.
+    """
+    others = PRESETS.keys() - probe.presets if isinstance(probe, ShiftInvariance) else set()
+    measured = [one for one in probe.quantities if not others.intersection(one.key.split("."))]
+    if names is None:
+        return measured
+    known: dict[str, list[Quantity]] = {}
+    for one in measured:
+        parts = [part for part in one.key.split(".") if part not in ("stages", "<stage>", "<px>")]
+        for name in accumulate(parts, "{}.{}".format):
+            known.setdefault(name, []).append(one)
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"quantities: {probe.section} has no {name!r}; {registry.did_you_mean(name, known)}"
+            )
+    return [one for name in names for one in known[name]]
 
 
 __all__ = [
