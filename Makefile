@@ -28,7 +28,8 @@ quickstart: .venv/ready
 	$(BIN)/cnnpool compare outputs/quickstart/digits --baseline max
 
 # One thread per process: torch's own threads would fight with each other and with the workers.
-PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest
+# Bytecode is written whatever the environment says: hundreds of processes would compile the same files.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest
 ALL_CORES := -n auto --maxprocesses 8 --dist worksteal
 
 test: .venv/ready
