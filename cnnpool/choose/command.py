@@ -140,8 +140,8 @@ def read_images(settings: Mapping[str, Any], metric: Measure, seed: int) -> Iter
     steps = min(fit["max_steps"] or inf, fit["epochs"] * len(dataset.train_loader()))
     if steps < FEW_STEPS:
         yield (
-            f"a run takes {steps} training steps, in batches of {dataset.source.batch_size}: networks learn "
-            "next to nothing in so few; lower data.batch_size, or raise fit.epochs"
+            f"a run takes {steps} training steps, in batches of {dataset.source.batch_size}: networks may "
+            "learn little in so few; lower data.batch_size, or raise fit.epochs"
         )
     splits = {
         "val.accuracy": ("validation", dataset.val, "raise data.val_size"),

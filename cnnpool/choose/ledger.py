@@ -23,7 +23,7 @@ from cnnpool.system.atomic import write_json
 from cnnpool.system.lock_file import is_locked, lock
 from cnnpool.tables import Column
 
-FILE, LOG, LIVE = "study.json", "choose.log", "study.live.json"
+FILE, LOG, LIVE = layout.STUDY, "choose.log", "study.live.json"
 SCHEMA = 1
 Seconds = Annotated[float, Ge(0), Le(1e9)]
 Count = Annotated[int, Ge(0), Le(10**9)]

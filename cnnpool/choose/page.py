@@ -45,7 +45,7 @@ def columns(study: Study, view: View) -> list[Column]:
         Column(f"at most{step}", [number(metric, view.state.loss[i]) for i in places]),
         Column(study.cost.header, [number(study.cost, view.costs[i]) for i in places]),
         *(one for one in (_times(study, view, *way) for way in TIMES.items()) if {*one.cells} != {NONE}),
-        Column("", [fate(view, i) for i in places], words=True),
+        Column("state", [fate(view, i) for i in places], words=True),
     ]
 
 

@@ -17,6 +17,7 @@ from cnnpool.report.foreign import UNPAIRED, Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
 from cnnpool.report.runs import Run, joined, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
+from cnnpool.system.output import show_traceback
 from cnnpool.system.progress import Progress, loading
 
 SIZE = (160, 24)  # Columns and lines of a terminal of unknown size
@@ -45,6 +46,7 @@ def main(argv: list[str]) -> int:
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
+        show_traceback()
         sys.stderr.write(f"error: {error}\n")
         return 2
     return 0

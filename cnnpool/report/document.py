@@ -48,7 +48,7 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     word = "run" if comparison.understood else "seed"
     seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} {word}{'s' * (max(n) != 1)}"
     name = one.title if comparison.understood else f"{one.title[:1].upper()}{one.title[1:]}"
-    mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
+    mean = _known(one, base.summary.mean, one.unit)
     if not others:
         return f"{name}: {mean} ({seeds})."
     apart = [(row.choice.label, row.versus.summary) for row in others if row.versus and row.verdict in SHOWN]
@@ -76,13 +76,18 @@ def _size(comparison: Comparison, one: Measure) -> str:
     kinds: dict[str, list[str]] = {}
     for row in others:
         own = row.others[one.key].mean
-        more = round(100 * (own / have - 1)) if have and not math.isnan(own) else 0
-        word = f"{abs(more)} % {'more' if more > 0 else 'fewer'}" if more else "as many"
-        if math.isnan(own) or not have:
-            word = "unknown" if math.isnan(own) else one.format(own)
+        if not have or math.isnan(own - have):
+            word = _known(one, own)
+        else:
+            more = round(100 * (own / have - 1))
+            word = f"{abs(more)} % {'more' if more > 0 else 'fewer'}" if more else "as many"
         kinds.setdefault(f"{word} for", []).append(row.choice.label)
     listed = "; ".join(f"{word} {', '.join(labels)}" for word, labels in kinds.items())
-    return f"Cost: {one.format(have)} {one.title} for {base.choice.label}; {listed}."
+    return f"Cost: {_known(one, have)} {one.title} for {base.choice.label}; {listed}."
+
+
+def _known(one: Measure, value: float, unit: str = "") -> str:
+    return "unknown" if math.isnan(value) else f"{one.format(value)} {unit}".rstrip()
 
 
 def remarks(comparison: Comparison) -> list[str]:
@@ -146,7 +151,7 @@ def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
 
     def of(known: Mapping[str, str], *starts: str) -> str:
         kept = [(key, text) for key, text in known.items() if key.startswith(starts) and text not in OFF]
-        return ", ".join(f"{key}={text}" for key, text in kept if effect(key) == "result") or "unknown"
+        return ", ".join(f"{key}={text}" for key, text in kept if effect(key) == "result") or "none"
 
     common = agreed(every)
     own = [{key: one[key] for key in one if key.startswith(("pool.", "stages."))} for one in every]

@@ -134,7 +134,7 @@ def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda:
     own = {folder for folder, names in folders.items() if layout.MARK in names}
     found = {path: path.parent for path in files}
     for folder, names in folders.items():
-        if not own & {folder, *folder.parents} and not is_report(folder):
+        if layout.STUDY not in names and not own & {folder, *folder.parents} and not is_report(folder):
             found |= dict.fromkeys(logs.within(folder, names), folder)
     if not own:
         return _logs(source, *logs.homes(paths, found, asked.runs), asked, each)
@@ -144,8 +144,7 @@ def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda:
             "other programs, so give the folder of these alone"
         )
     if found:
-        places = list(dict.fromkeys(found.values()))
-        left = f"logs of other programs in {len(places)} folders, such as {places[0]}, are left out"
+        left = f"logs of other programs, such as in {next(iter(found.values()))}, are left out"
         log.warning("%s: cnnpool's own runs are compared", left)
     return read_all(sorted(own), each)
 
@@ -258,12 +257,10 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     places = [row.place for row in rows if row.tags is not None]
     shown = {f"{key}: {len(texts)} values,": [text[:30] for text in texts] for key, texts in values.items()}
     of_which = f", of which {len(rows)} were read for this list" * (len(rows) < count)
-    lines = [
-        f"{source or 'the table'} holds {count} runs{of_which}: name the metric, the keys of a choice, "
-        "and the seed"
-    ]
+    held = f"{count} run{'s' * (count > 1)}{of_which}"
+    lines = [f"{source or 'the table'} holds {held}: name the metric, the keys of a choice, and the seed"]
     lines += [f"  {name} {_some(texts)}" for name, texts in list(shown.items())[:MOST]]
-    lines += [f"  {tag}: logged by {often} runs" for tag, often in tags.most_common(MOST)]
+    lines += [f"  {tag}: logged by {often} run{'s' * (often > 1)}" for tag, often in tags.most_common(MOST)]
     lines += [f"  runs: {_some(places)}"] * bool(places)
     seed = asked.seed or next((key for key in values if "seed" in key.lower()), "COLUMN")
     few = [key for key, texts in values.items() if key != seed and 2 * len(texts) <= len(rows)]

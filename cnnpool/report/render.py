@@ -122,7 +122,7 @@ def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
 
 
 def _unwritable(folder: Path, error: OSError) -> ValueError:
-    return ValueError(f"{folder} cannot be written: {error.strerror}; name another folder")
+    return ValueError(f"{folder} cannot be written: {error.strerror}; compare --out DIR names another")
 
 
 def _json(comparison: Comparison, argv: Sequence[str]) -> str:

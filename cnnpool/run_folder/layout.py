@@ -22,6 +22,7 @@ TABLE = "csv/metrics.csv"
 OUTPUT = "output.log"
 SETTINGS = ".hydra"
 LOCK = ".lock"
+STUDY = "study.json"  # In the folder of a study of cnnpool choose, beside its own tables
 MARK = ".cnnpool"  # Marks the folder as a run's, and contains the run's own random name
 
 

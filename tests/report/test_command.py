@@ -107,7 +107,7 @@ def test_results_of_a_probe_beside_runs_are_left_out_with_a_note(two, capsys):
     assert note not in capsys.readouterr().out
 
 
-def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
+def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys, monkeypatch):
     root = two.root
     assert "does not exist" in error_of(capsys, tmp_path / "none")
     assert "did you mean 'pool'" in error_of(capsys, root, "--by", "poool")
@@ -119,10 +119,12 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     assert main([str(root), "--seed", "none"]) == 0 and "tensorboard" not in capsys.readouterr().out
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "r"
-    said = f"error: {out} cannot be written: Not a directory; name another folder\n"
+    said = f"error: {out} cannot be written: Not a directory; compare --out DIR names another\n"
     assert error_of(capsys, root, "--out", out) == said
     assert "--bi" in error_of(capsys, root, "--bi", "pool")
     assert "RUNS" in error_of(capsys)
+    monkeypatch.setenv("CNNPOOL_TRACEBACK", "1")
+    assert main([str(tmp_path / "none")]) == 2 and capsys.readouterr().err.startswith("Traceback")
 
 
 def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys):

@@ -223,7 +223,7 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     with SummaryWriter(root / "a" / "seed_0") as writer:
         writer.add_scalars("loss", {"train": 0.1, "val": 0.2}, 1)
     err = text(capsys, root, "--metric", "val_acc", status=2)
-    for said in (f"{root} holds 12 runs: ", "val_acc: logged by 12 runs", f"runs: {root}/a/seed_0"):
+    for said in (f"{root} holds 12 runs: ", "val_acc: logged by 12 runs", " by 1 run\n", f"runs: {root}/a/"):
         assert said in err
     assert f"\ntype: cnnpool compare {root} --metric val_acc --runs '{PATTERN}'\n" in err
     monkeypatch.setattr(foreign, "HEADS", 5)
@@ -680,7 +680,11 @@ def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_
     again = cnnpool.compare(tmp_path / "out" / "runs.csv", "test.accuracy", by="choice", seed="seed")
     for key in ("n", "mean", "sd", "difference", "p", "p_holm", "superiority", "verdict"):
         assert [one[key] for one in own] == [one[key] for one in again], key
-    # Beside runs of cnnpool others are left out, in a line.
+    # Beside runs of cnnpool others are left out, in a line, but not the tables of a study.
+    table(shelf.root / "runs.csv")
+    (shelf.root / "study.json").touch()
+    with caplog.at_level(logging.WARNING):
+        assert cnnpool.compare(shelf.root) == own and not caplog.text
     table(shelf.root / "other" / "runs.csv")
     with caplog.at_level(logging.WARNING):
         assert cnnpool.compare(shelf.root) == own

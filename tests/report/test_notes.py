@@ -1,4 +1,6 @@
+import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 from shelf import QUANTITIES, finished
@@ -34,6 +36,8 @@ def test_a_win_by_more_arithmetic_is_named_with_its_control():
 def test_a_cost_that_the_baseline_does_not_have_is_given_as_it_is():
     found = compare([*runs_of({"max": 0.5, "conv_blur": 0.9}, {"max": 0, "conv_blur": 179})])
     assert not found.notes and "Cost: 0 FLOPs for max; 179 for conv_blur." in headline(found)
+    found = compare([*runs_of({"max": 0.5, "avg": 0.9}, {"max": math.nan, "avg": 179})])
+    assert not found.notes and "Cost: unknown FLOPs for max; 179 for avg." in headline(found)
 
 
 def test_windows_that_differ_from_the_baselines_are_named(shelf):
@@ -68,6 +72,7 @@ def test_a_choice_that_learned_nothing_is_named(shelf):
         "Data",
         "digits, 3 train images, 0 val images, 120 test images, sha256 0123456789ab",
     )
+    assert ("Probes", "none") in ran([replace(one, asked={}) for one in counted])
     assert found.notes == [
         "max: no better than always predicting one class with seed 0, 1, which makes consistency meaningless"
     ]
