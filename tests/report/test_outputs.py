@@ -78,6 +78,8 @@ def test_html_is_one_file_that_fetches_nothing(comparison, plots):
     assert all(link.startswith("data:image/svg+xml;base64,") for link in links.links)
     assert links.open == []
     assert not re.search(r"https?://|@import|url\(", page)
+    # On paper tables are whole, and nothing can be clicked.
+    assert re.search(r"@media print .*button:not\(\.term\).* none; } \.wide { overflow: visible; }", page)
     assert '<meta name="viewport"' in page
 
 
