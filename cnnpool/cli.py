@@ -3,12 +3,13 @@
 import errno
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Any, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import train_parser
-from cnnpool.system.output import ignore_broken_pipes, shortened, show_traceback, write_error
+from cnnpool.system.output import ignore_broken_pipes, shortened, write_error
 from cnnpool.system.process import has_folder, leave, share_cores
 
 USAGE = """\
@@ -110,7 +111,8 @@ def fail(message: str, status: int = 2) -> NoReturn:
     """Write one line to stderr, shortened in the middle if it is long, and exit."""
     if len(message) > LONGEST:
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
-    show_traceback()
+    if os.environ.get("CNNPOOL_TRACEBACK"):
+        traceback.print_exc()
     sys.stderr.write(f"error: {message}\n")
     sys.exit(status)
 

@@ -1,6 +1,7 @@
 """A sweeper or launcher of Hydra's in front of our jobs: every trial is one run, as by ``cnnpool train``."""
 
 import logging
+import os
 import re
 import sys
 import time
@@ -27,7 +28,6 @@ from cnnpool.launch.run_job import run
 from cnnpool.quantity import find, numbers
 from cnnpool.run_folder import layout, results
 from cnnpool.system.next_command import next_lines
-from cnnpool.system.output import show_traceback
 from cnnpool.system.process import importing
 from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals, Stopped
@@ -96,7 +96,8 @@ def _ended(multirun: Callable[[], object], ours: Sequence[Override], whole: Dict
         reason = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]]).removesuffix(":")
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{'/'.join(Path(frame.filename).parts[-3:])}:{frame.lineno}"
-        show_traceback()
+        if os.environ.get("CNNPOOL_TRACEBACK"):
+            traceback.print_exc()
         sys.stderr.write(f"error: {plugins} failed: {reason} ({where})\n")
         return 1
     return 0

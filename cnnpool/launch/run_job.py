@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import sys
 import traceback
@@ -21,7 +22,6 @@ from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.identity import differences, identity_settings, is_longer
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
-from cnnpool.system.output import show_traceback
 from cnnpool.system.process import importing, rank
 from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Stopped
@@ -92,7 +92,8 @@ def _try_out(job: Job) -> Outcome:
 
         try_out(job.settings)
     except (Exception, SystemExit) as error:
-        show_traceback()
+        if os.environ.get("CNNPOOL_TRACEBACK"):
+            traceback.print_exc()
         return failed(job, error)
     log.info("training, validation and test work; nothing was written (trainer.fast_dev_run)")
     return _outcome(job, "tried", "", 0)
@@ -346,7 +347,8 @@ def run_secondary_rank(job: Job) -> Outcome:
 
 def _record(job: Job) -> None:
     """Append the traceback of the current exception to the job's log."""
-    show_traceback()
+    if os.environ.get("CNNPOOL_TRACEBACK"):
+        traceback.print_exc()
     with (job.folder / layout.LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(traceback.format_exc())
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,6 @@ from cnnpool.report.foreign import UNPAIRED, Asked, logged, read
 from cnnpool.report.measure import ACCURACY, SHORT
 from cnnpool.report.runs import Run, joined, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
-from cnnpool.system.output import show_traceback
 from cnnpool.system.progress import Progress, loading
 
 SIZE = (160, 24)  # Columns and lines of a terminal of unknown size
@@ -46,7 +46,8 @@ def main(argv: list[str]) -> int:
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
-        show_traceback()
+        if os.environ.get("CNNPOOL_TRACEBACK"):
+            traceback.print_exc()
         sys.stderr.write(f"error: {error}\n")
         return 2
     return 0

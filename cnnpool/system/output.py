@@ -5,7 +5,6 @@ import io
 import os
 import re
 import sys
-import traceback
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -26,12 +25,6 @@ def shortened(name: str | bytes) -> str:
     """A path or a setting, shortened in the middle if it is too long."""
     text = os.fsdecode(name)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 43]}...{text[-40:]}"
-
-
-def show_traceback() -> None:
-    """Write where the current error came from, if the user asks for it."""
-    if os.environ.get("CNNPOOL_TRACEBACK"):
-        traceback.print_exc()
 
 
 class Visible(io.TextIOWrapper):
