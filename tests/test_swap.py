@@ -57,7 +57,7 @@ def test_head_is_the_last_global_pooling_and_no_function_nor_that_of_an_attentio
     squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
     assert [c.name for c in cnnpool.swap(model, "gap", example=EXAMPLE)] == ["avgpool"]
     assert [c.name for c in cnnpool.swap(model, "gmp", example=EXAMPLE, where="features")] == squeezes
-    with pytest.raises(ValueError, match=r"nothing to replace.*torch\.nn\.functional do not count"):
+    with pytest.raises(ValueError, match=r"nothing to replace; .*: none besides any calls of torch.nn.f"):
         cnnpool.swap(torchvision.models.densenet121(weights=None), "gmp", example=EXAMPLE)
 
 
@@ -158,7 +158,7 @@ def test_dry_run_leaves_statistics_modes_hooks_and_random_numbers_alone():
     ("name", "options", "message"),
     [
         ("maxx", {}, "no operator named 'maxx'; did you mean 'max'"),
-        ("max", {"where": "head"}, "no readout named 'max'"),
+        ("max", {"where": "head"}, "no readout named 'max': it is an operator"),
         ("max", {"colour": 1}, "max has no option 'colour'"),
         ("max", {"kernel_size": 0}, "max: kernel_size must be a whole number from 1 to 1,024, .*, got 0"),
         ("none", {}, "none cannot replace 0: makes .*64, 64.* where the original made .*32, 32"),
@@ -291,8 +291,12 @@ def test_functional_pooling_that_stays_is_named_in_a_warning(caplog):
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.getMessage() == (
         "avg replaces modules alone; left as they were: 1 call of avg_pool2d in block, "
-        "2 calls of max_pool2d in the model itself (cnnpool.as_modules makes modules of them)"
+        "2 calls of max_pool2d in the model itself "
+        "(cnnpool.as_modules makes modules of them where forward has no branch)"
     )
+    only = "nothing to replace; .*: none besides 1 call of avg_pool2d in the model itself .cnnpool.as_modules"
+    with pytest.raises(ValueError, match=only):
+        cnnpool.swap(Mixed().block, "avg", example=EXAMPLE)
 
 
 @pytest.mark.parametrize("part", [False, True])

@@ -117,6 +117,9 @@ def exchange(
     options = dict(map(assignment, args.swap_set))
     if own := options.keys() & {"model", "name", "example", "where"}:
         raise ValueError(f"{args.swap} has no option {', '.join(sorted(own))} (for where see --where)")
+    side, _, name = args.swap.partition("=")
+    if name:
+        raise ValueError(f"--swap takes a name alone: --swap {name}" + " --where head" * (side == "readout"))
     try:
         model = copy.deepcopy(built.model)
     except RuntimeError:

@@ -57,6 +57,9 @@ class Subject:
 def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
     """The subject called ``name``: a run, a checkpoint, or a model by a name with a colon."""
     path, (source, _, rest) = Path(name), name.partition(":")
+    for file in (path, checkpoint):
+        if file and file.suffix in (".pt2", ".onnx"):
+            raise ValueError(f"{file} is an exported program, without modules: probe the network it is from")
     if weights and (checkpoint or source not in SOURCES):
         raise ValueError("--weights is for models of torchvision and timm, without --checkpoint")
     if path.is_dir():
@@ -64,10 +67,9 @@ def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> 
     if path.is_file():
         folder = path.resolve().parent.parent
         if not (folder / RESULTS).exists():
-            raise ValueError(
-                f"{path} is not in a run's folder, so its model is unknown: "
-                "give the model, and this file as --checkpoint"
-            )
+            code = path.suffix == ".py"
+            model = f"{path.stem}:FUNCTION" if code else "the model, and this file as --checkpoint"
+            raise ValueError(f"{path} is not in a run's folder, so its model is unknown: give {model}")
         return from_run(folder, path)
     if not rest:
         with suppress(FileNotFoundError):

@@ -75,6 +75,8 @@ def _row(output: Any, pixels: torch.Size | None) -> Tensor:
     if isinstance(output, Tensor) and (output.ndim == 2 or (output.ndim == 4 and output.shape[2:] == pixels)):
         return output.cpu()
     found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    if isinstance(output, Tensor) and output.ndim == 4:
+        found += "; in Python cnnpool.probe.AllShifts takes those of every pixel"
     raise NoLogitsError(f"the model must return logits (N, K), one row per image, got {found}")
 
 

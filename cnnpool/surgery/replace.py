@@ -29,6 +29,7 @@ from cnnpool.surgery.fitting import (
     new_head,
 )
 from cnnpool.surgery.trace import (
+    AS_MODULES,
     CONVOLUTION,
     FunctionalPooling,
     Target,
@@ -223,6 +224,8 @@ def found(chosen: str | Entry, where: Where = None) -> tuple[bool, Entry]:
         pools = registry.names(OPERATORS, "operators")
         reads_out |= chosen not in pools and chosen in registry.names(READOUTS, "readouts")
         table: Mapping[str, Entry] = READOUTS if reads_out else OPERATORS
+        if where == "head" and chosen in pools and chosen not in registry.names(READOUTS, "readouts"):
+            raise ValueError(f"no readout named {chosen!r}: it is an operator, for places but the head")
         entry = registry.lookup(table, "readouts" if reads_out else "operators", chosen)
     elif isinstance(chosen, type):
         reads_out |= issubclass(chosen, Readout)
@@ -303,7 +306,7 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     """A sentence on downsampling that was not replaced; empty if there is none."""
     parts = []
     if functional.calls:
-        parts.append(f"{functional} (cnnpool.as_modules makes modules of them)")
+        parts.append(f"{functional} ({AS_MODULES})")
     if names := unrecognised(seen, functional):
         parts.append(f"{', '.join(names)}, which change the size of maps in their own way")
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""

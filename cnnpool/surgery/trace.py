@@ -217,6 +217,7 @@ def tensors(found: Any) -> Iterator[Tensor]:
             yield from tensors(each)
 
 
+AS_MODULES = "cnnpool.as_modules makes modules of them where forward has no branch"
 BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
 
 
@@ -224,6 +225,8 @@ def refuse_opaque(model: nn.Module, example: Tensor) -> None:
     """Raise ValueError for an example that is not a batch, and a model whose parts cannot be traced."""
     if not isinstance(example, Tensor) or example.ndim not in (3, 4, 5) or not len(example):
         shape = tuple(example.shape) if isinstance(example, Tensor) else f"a {type(example).__name__}"
+        if isinstance(example, dict | list | tuple):
+            shape = f"{shape}: give the part of the model that takes one tensor, such as model.backbone"
         raise ValueError(f"example must be a tensor, {BATCHES}, got {shape}")
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model must be a torch.nn.Module, got a {type(model).__name__}")
@@ -260,10 +263,10 @@ def select(
         root = type(every[0].module).__name__
         raise ValueError(f"the model is itself the {root} and has no place for another: wrap it in a module")
     if not chosen:
-        calls = str(functional or "") or "calls"
-        there = ", ".join(target.name for target in found)
-        there = there or f"none ({calls} of torch.nn.functional do not count)"
-        raise ValueError(f"nothing to replace where={where!r}; modules of kind {'/'.join(kinds)}: {there}")
+        calls = str(functional or "") or "any calls of torch.nn.functional"
+        there = ", ".join(target.name for target in found) or f"none besides {calls} ({AS_MODULES})"
+        asked = "" if where is None else f" where={where!r}"
+        raise ValueError(f"nothing to replace{asked}; modules of kind {'/'.join(kinds)}: {there}")
     return chosen[-1:] if reads_out and where in (None, "head") else chosen
 
 
@@ -292,14 +295,11 @@ def _sized(module: nn.Module) -> bool:
 
 def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[Target]:
     """The targets without the stem, if skipped, and those of few channels; ValueError if none is left."""
-    found = targets[skip_stem:]
-    kept = [target for target in found if target.inputs[0].shape[1] >= min_channels]
+    kept = [target for target in targets[skip_stem:] if target.inputs[0].shape[1] >= min_channels]
     if not kept:
-        most = max((target.inputs[0].shape[1] for target in found), default=0)
-        raise ValueError(
-            f"nothing is left to replace with min_channels={min_channels}, skip_stem={skip_stem}: "
-            f"{len(found)} modules downsample, of maps of at most {most} channels"
-        )
+        given = ["skip_stem=True"] * skip_stem + [f"min_channels={min_channels}"] * (min_channels > 0)
+        found = ", ".join(f"{target.name} ({target.inputs[0].shape[1]} channels)" for target in targets)
+        raise ValueError(f"nothing is left to replace of {found} with {', '.join(given)}")
     return kept
 
 

@@ -35,8 +35,8 @@ def kernel():
     return njit(add)
 
 
-def test_compiling_is_said_once_and_with_its_count_where_it_takes_long(lines, monkeypatch):
-    clock = iter((100.0, 119.0, 121.0, 122.0))
+def test_compiling_is_said_once_and_with_its_count_where_it_takes_long(lines, monkeypatch, caplog, capsys):
+    clock = iter((100.0, 119.0, 121.0, 122.0, 142.0))
     monkeypatch.setattr(compiling.time, "monotonic", lambda: next(clock))
     # Kernels of other packages are their own business.
     njit(lambda a: a)(1)
@@ -48,6 +48,10 @@ def test_compiling_is_said_once_and_with_its_count_where_it_takes_long(lines, mo
     kernel()(1, 2)
     kernel()(1, 2)
     assert lines()[1:] == ["compiling kernels, once for this machine: 2 so far"]
+    # A script without logging reads it on stderr.
+    caplog.set_level(logging.WARNING)
+    kernel()(1, 2)
+    assert capsys.readouterr().err == "compiling kernels, once for this machine: 4 so far\n"
 
 
 HELPER = """

@@ -196,8 +196,12 @@ class Two(nn.Module):
     ("model", "example", "message"),
     [
         (Two(), images(), r"does not run on an example \(2, 3, 8, 8\): TypeError: .*'y'"),
-        (Keyword(), {"x": images()}, r"example must be a tensor, images \(N, C, H, W\), .*, got a dict"),
-        (Keyword(), None, r"example must be .*, got a NoneType"),
+        (
+            Keyword(),
+            {"x": images()},
+            r"must be a tensor, images \(N, C, H, W\), .*, got a dict: give the part",
+        ),
+        (Keyword(), None, r"example must be .*, got a NoneType$"),
         (Keyword(), images()[0], r"example must be .*, got \(3, 8, 8\)"),
         (Keyword(), torch.zeros(1, 3, 8, 8, 8), r"does not run on an example \(1, 3, 8, 8, 8\)"),
         (Keyword(), torch.zeros(3, 8), r"example must be .*, got \(3, 8\)"),

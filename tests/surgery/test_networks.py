@@ -108,8 +108,12 @@ def test_stems_and_thin_maps_can_be_left_alone():
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, skip_stem=True)] == ["2", "3"]
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=8)] == ["2", "3"]
     assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=9)] == ["3"]
-    with pytest.raises(ValueError, match=r"min_channels=21, skip_stem=False: 3 modules .* at most 20"):
-        cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=21)
+    for chosen, model, said in (
+        ({"min_channels": 21}, strided(), r"0 \(3 .*, 2 \(8 .*, 3 \(20 channels\) with min_channels=21$"),
+        ({"skip_stem": True}, strided()[:1], r"of 0 \(3 channels\) with skip_stem=True$"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            cnnpool.swap(model, "avg", example=EXAMPLE, **chosen)
 
 
 class Slicing(nn.Module):

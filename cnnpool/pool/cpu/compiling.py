@@ -130,10 +130,10 @@ class CompilationLog(event.Listener):
 
 
 def _show(text: str) -> None:
-    """Log ``text``, or write it to a terminal if logging is not configured, as in a user's script."""
+    """Log ``text``, or write it to stderr if logging is not configured, as in a user's script."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)
-    elif sys.stderr.isatty():
+    else:
         sys.stderr.write(f"{text}\n")
 
 
