@@ -1,9 +1,13 @@
 """Caveats of the numbers, in sentences: missing or damaged runs, unreliable times and shares."""
 
+import re
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 from cnnpool.quantity import is_number
-from cnnpool.report.foreign import logged
+from cnnpool.report.choice import meets
+from cnnpool.report.foreign import Logged, logged
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import LEAST_DECIDED, LEAST_UNPAIRED, Row
 from cnnpool.report.runs import Run
@@ -11,6 +15,8 @@ from cnnpool.run_folder.results import Results, at_chance
 
 MORE, EQUAL = 0.1, 0.05
 """Relative costs: from ``MORE`` on a winner is reported as costlier; up to ``EQUAL`` costs are equal."""
+STATE = re.compile("(?i)state|status")  # Columns of W&B, MLflow and others, and words in them
+STOPPED = re.compile("(?i)crash|fail|kill|abort|error|prun|preempt|pending|waiting|scheduled|running")
 LOADED = 0.1  # Share of the processors used by other programs above which times are unreliable
 
 
@@ -28,6 +34,7 @@ def observe(
         for run in runs
         if not run.found or run.reason
     ]
+    notes += _stopped(logged(kept))
     # Several metrics may have the same sentence.
     notes += dict.fromkeys(
         note for metric, own in each for row in own for note in _row(row, own[0], metric, paired)
@@ -69,6 +76,21 @@ def _short(row: Row, tag: str) -> list[str]:
     early = [f"{folder} at step {step:g}" for folder, step in ends.items() if step < usual]
     some = f"{len(early)} of {len(ends)} runs end before step {usual:g}, such as {', '.join(early[:3])}"
     return [f"{row.choice.label}: {some}: unfinished?"] * bool(early)
+
+
+def _stopped(runs: Sequence[Logged]) -> list[str]:
+    """A sentence on each column whose words say that some runs did not finish, which count all the same."""
+    notes = []
+    for key in dict.fromkeys(key for run in runs for key in run.parts if STATE.fullmatch(key)):
+        cells = [run.parts.get(key, "") for run in runs]
+        often = Counter(filter(STOPPED.match, cells))
+        rest = ",".join(dict.fromkeys(cell for cell in cells if cell not in often))
+        where = f"{key}={rest}"
+        exact = [meets(run, [where]) for run in runs] == [cell not in often for cell in cells]
+        said = ", ".join(f"{cell} for {count}" for cell, count in often.items())
+        others = f": --where {shlex.quote(where)} compares the others alone" * bool(rest and exact)
+        notes += [f"{key} is {said} of {len(runs)} runs{others}"] * bool(often)
+    return notes
 
 
 def sizes(measures: Sequence[Measure]) -> list[Measure]:
