@@ -150,17 +150,17 @@ class DifferentRunsError(ValueError):
         self.said, self.values, self.mixable = said, values, mixable
 
 
-def _apart(label: str, first: Run, second: Run, by: Sequence[str]) -> DifferentRunsError:
+def _apart(label: str, first: Run, last: Run, by: Sequence[str]) -> DifferentRunsError:
     """Two runs of the same label and seed, and the settings that tell them apart."""
-    said = f"two runs of {label!r} with seed {first.seed}: {first.folder} and {second.folder}; "
-    keys = {*first.settings, *second.settings} - {*first.measured}
+    said = f"two runs of {label!r} with seed {first.seed}: {first.folder} and {last.folder}; "
+    keys = {*first.settings, *last.settings} - {*first.measured}
     own = [key for key in sorted(keys) if not key.startswith("environment.")]
-    values = {key: list(dict.fromkeys(text_at(run, key) for run in (first, second))) for key in own}
+    values = {key: list(dict.fromkeys(text_at(run, key) for run in (first, last))) for key in own}
     values = _shortest({key: two for key, two in values.items() if len(set(map(same, two))) > 1})
     if not values:
         return DifferentRunsError(f"{said}they have the same settings: remove one", "", {}, mixable=False)
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
-    steps = ", or, if they are steps of one run, keep the last" * isinstance(first, Logged)
+    steps = ", or, if they are steps of a run, keep the last of each" * isinstance(first, Logged)
     where, named = shlex.quote(f"{typed(key)}={two[1]}"), shlex.quote(joined(*by, chosen_by(key)))
     remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
@@ -179,12 +179,11 @@ def chosen_by(key: str) -> str:
 
 
 def _by_seed(label: str, runs: list[Run], by: Sequence[str]) -> dict[int, Run]:
-    seeds: dict[int, Run] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        if run.seed in seeds:
-            raise _apart(label, seeds[run.seed], run, by)
-        seeds[run.seed] = run
-    return seeds
+    last = {run.seed: run for run in runs}
+    for run in runs:
+        if run is not last[run.seed]:
+            raise _apart(label, run, last[run.seed], by)
+    return dict(sorted(last.items()))
 
 
 def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
