@@ -56,7 +56,7 @@ def numbers(rows: Table, name: str, decimal: str) -> "array[float]":
             found.append(float("" if "_" in text or text in ("True", "False") else own))
         except (TypeError, ValueError):
             comma = re.fullmatch(r"[-+]?\d+,\d+", text) and decimal == "."
-            remedy = "decimal commas? give --decimal ," if comma else "write a plain one, or none"
+            remedy = "decimal commas? give --decimal ," if comma else "leave out any % or unit, or all of it"
             raise ValueError(f'{place}, {name}: "{text}" is not a number: {remedy}') from None
     return found
 
