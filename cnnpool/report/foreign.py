@@ -17,7 +17,7 @@ from typing import Any, Literal
 from cnnpool.quantity import by_name
 from cnnpool.registry import did_you_mean
 from cnnpool.report import logs
-from cnnpool.report.logs import PATTERN, STEPS, Row, Series, Table, numbers, table
+from cnnpool.report.logs import STEPS, Row, Series, Table, numbers, table
 from cnnpool.report.runs import Run, entered, is_report, joined, meeting, read_all
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.results import NAMED, Results
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
-SEED = re.compile(r"/([^/{}]*seed[^/{}\d]*)\d+(?=/|$)")  # In a path, and what is before the number
+# The text before the number of a seed in a path: a whole name, or else only the word in it.
+SEEDS = [re.compile(rf"({name}seed[^/{{}}\d]*)\d+(?=/|$)") for name in ("/[^/{}]*", "[_.-]?")]
 MOST, FEW = 12, 4  # Most columns or curves that are listed, and values or places
 
 
@@ -141,7 +142,7 @@ def read(data: Any, asked: Asked = Asked(), each: Callable[[], object] = lambda:
     if asked.best or asked.last is not None or asked.seed not in ("", UNPAIRED) or asked.runs:
         raise ValueError(
             f"{min(own)} is a run of cnnpool: --best, --last, --mean-of-last, --seed KEY and --runs are for "
-            "other programs, so give the folder of these alone"
+            "other programs, so give the folder of these alone; some seeds of it: --where seed=0,1"
         )
     if found:
         left = f"logs of other programs, such as in {next(iter(found.values()))}, are left out"
@@ -268,8 +269,10 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     words = {"metric": joined(*asked.metric) or (joined(*metrics) if len(metrics) == 1 else "METRIC")}
     words |= {"by": joined(*asked.by) or joined(*few[:1]) or "COLUMN", "seed": seed}
     if places and (asked.runs or "COLUMN" in words.values()):
-        seeds = {found[1] for place in places if (found := SEED.search(place))}
-        words["runs"] = asked.runs or (f"{{group}}/{seeds.pop()}{{seed}}" if len(seeds) == 1 else PATTERN)
+        # Of several files in a folder without --runs, the names stand before those of their curves.
+        ways = [{found[1] for text in (*places, *tags) if (found := way.search(text))} for way in SEEDS]
+        before = next((found.pop() for found in ways if len(found) == 1), "/seed_")
+        words["runs"] = asked.runs or f"{{group}}{before}{{seed}}"
         parts = ["by", "seed"] if "{seed}" in words["runs"] else ["by"]
         words = {key: text for key, text in words.items() if key not in parts or getattr(asked, key)}
     words |= {"decimal": asked.decimal.strip("."), "best": asked.best}
@@ -278,6 +281,8 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     given: dict[str, Any] = {**words, "last": asked.last, "where": asked.where}
     python = ", ".join(f"{key}={text!r}" for key, text in given.items() if text)
     lines.append(f"type: cnnpool compare {source} {typed}" if source else f"type: compare(table, {python})")
+    if not places and seed == "COLUMN" and (first := next(iter(every), "")) and STEPS.search(first):
+        lines.append(f"if its rows are steps, as {first} suggests: give a table with a row a run")
     return "\n".join([*lines, f"where no number says which runs belong together: --seed {UNPAIRED}"])
 
 

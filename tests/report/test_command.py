@@ -115,7 +115,8 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys, monkeypatch):
     assert "is not among the choices" in error_of(capsys, root, "--baseline", "median")
     assert "is not KEY=VALUE" in error_of(capsys, root, "--where", "pool")
     assert "paired by seed" in error_of(capsys, root, "--by", "seed")
-    assert "--seed KEY and --runs are for other programs" in error_of(capsys, root, "--seed", "seed")
+    said = error_of(capsys, root, "--seed", "0,1")
+    assert "--seed KEY and --runs are for other programs" in said and "--where seed=0,1\n" in said
     assert main([str(root), "--seed", "none"]) == 0 and "tensorboard" not in capsys.readouterr().out
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "r"

@@ -121,6 +121,27 @@ def test_a_row_without_a_number_is_named_by_its_place_where_it_has_no_seed():
     assert cnnpool.compare(found, "mean", by="choice", seed="none")[0]["choice"] == "choice=a"
 
 
+@pytest.mark.parametrize(
+    ("key", "done", "note"),
+    [
+        ("State", ["finished"] * 9, ": --where State=finished compares the others alone"),
+        ("status", ["FINISHED"] * 9, ": --where status=FINISHED compares the others alone"),
+        # A run of which nothing is known is kept; without a line that keeps all the others, there is none.
+        ("state", ["", *["done"] * 8], ": --where state=,done compares the others alone"),
+        ("state", ["a,b", *["done"] * 8], ""),
+        ("state", [""] * 9, ""),
+    ],
+)
+def test_runs_that_did_not_finish_are_counted_with_the_line_that_leaves_them_out(key, done, note):
+    table = columns() | {key: ["failed", "CRASHED", *done, "failed"]}
+    found = cnnpool.compare(table, "acc", **NAMED)
+    assert found.comparison.notes == [f"{key} is failed for 2, CRASHED for 1 of 12 runs{note}"]
+    assert [one["n"] for one in found] == [6, 6]
+    if note:
+        found = cnnpool.compare(table, "acc", **NAMED, where=note.split()[2])
+        assert [one["n"] for one in found] == [4, 5] and key not in "".join(found.comparison.notes)
+
+
 def test_percent_have_two_decimals_each():
     table = {"group": [*"aaabbb"], "seed": [0, 1, 2, 0, 1, 2], "acc": [86.1, 85, 84, 80, 81, 82]}
     said = str(cnnpool.compare(table | {"err": table["acc"]}, "acc,err", by="group", seed="seed"))
@@ -219,6 +240,9 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     assert main([*line.split()[2:], "--no-board"]) == 0
     with pytest.raises(ValueError, match="type: compare\\(table, metric='acc', by='group', seed='seed'\\)"):
         cnnpool.compare(columns(), **{key: value for key, value in options.items() if key != missing})
+    curves = rows(tmp_path / "chart.csv", "Step,a - acc,a - acc__MIN", "1,0.5,0.5", "2,0.6,0.6")
+    suggested = "if its rows are steps, as Step suggests: give a table with a row a run"
+    assert suggested in text(capsys, curves, "--metric", "acc", status=2) and suggested not in err
     root = each_run(tmp_path / "logs", lambda folder, x: events(folder, [(1, x)]))
     with SummaryWriter(root / "a" / "seed_0") as writer:
         writer.add_scalars("loss", {"train": 0.1, "val": 0.2}, 1)
@@ -244,7 +268,7 @@ def test_what_is_not_named_is_listed_with_the_line_to_type(tmp_path, capsys, mis
     ("cell", "said"),
     [
         ('"0,91"', 'acc: "0,91" is not a number: decimal commas? give --decimal ,'),
-        ("91 %", 'acc: "91 %" is not a number'),
+        ("91 %", 'acc: "91 %" is not a number: leave out any % or unit, or all of it'),
         ("1_000", 'acc: "1_000" is not a number'),
         ("True", 'acc: "True" is not a number'),
     ],
@@ -283,6 +307,7 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path):
         ("a,0,1", {"where": ["seed=7"]}, "--where seed=7: no run has it; seed is one of 0"),
         ("a,0,1", {"where": ["sed=7"]}, r"--where sed: no run has this key; did you mean 'seed'\?"),
         ("group,seed,acc,acc a,0,1,2", {}, "2 columns are called acc"),
+        ("group,seed,t,acc a,0,5,1 a,0,6,2 a,0,7,3", {}, r"\(t: 5 or 7\): keep one by --where t=7, "),
         ("group,epoch,acc a,0,1 a,1,2", {"seed": "epoch"}, "--seed epoch: that numbers steps of a run"),
     ],
 )
@@ -526,6 +551,12 @@ def test_a_pattern_names_the_parts_and_what_does_not_fit_is_named(tmp_path, caps
     for group, seed, x in each():
         rows(tmp_path / "each" / f"{group}_seed{seed}.csv", "Epoch;acc", "1;0", f"2;{x}")
     assert means(tmp_path / "each", "acc", runs="{group}_seed{seed}") == WANTED
+    said = "\ntype: cnnpool compare {} --metric acc --runs '{{group}}_seed{{seed}}'\n"
+    assert said.format(tmp_path / "each") in text(capsys, tmp_path / "each", "--metric", "acc", status=2)
+    for group, seed, x in each():
+        rows(tmp_path / "folders" / f"{group}1_seed{seed}" / "log.csv", "step,acc", f"1,{x}")
+    found = text(capsys, tmp_path / "folders", "--metric", "acc", status=2)
+    assert said.format(tmp_path / "folders") in found
 
 
 def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
