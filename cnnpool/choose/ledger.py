@@ -33,8 +33,8 @@ Passed = Annotated[FiniteFloat, Ge(0)]
 class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     """The design of a study, which must not change on resuming, and the time it has taken.
 
-    ``rounds``, ``resolution`` and ``margin`` are known after the first round. All ``sessions`` of the command
-    took ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
+    ``rounds`` and ``resolution`` are known after the first round, ``margin`` before the first look. All
+    ``sessions`` of the command took ``spent_s``, of which ``batch_s`` went to ``batch_runs`` runs.
     """
 
     folder: Path = Field(exclude=True)

@@ -33,8 +33,8 @@ class Options:
         metric: accuracy (on the validation images, where there are any), consistency, worst_shift, or the
             dotted key of a number in results.json.
         margin: largest difference that does not matter: a share of the errors of the baseline (keep where the
-            network exists already, else the first candidate) in its first run, or a number in the metric's
-            unit: 0.005 is half a point.
+            network exists already, else the first candidate), the mean of its first three runs, or a number
+            in the metric's unit: 0.005 is half a point.
         rounds: the most seeds of each candidate; fewer are planned if the budget is short.
         cost: by which the cheapest candidate that is not worse is found: flops, parameters, memory, time, or
             the dotted key of a number in results.json of which less is better.

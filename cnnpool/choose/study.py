@@ -168,23 +168,24 @@ def view(study: Study) -> View:
 
 
 def plan(study: Study, seen: View) -> None:
-    """Fix the rounds, from time alone, the metric's resolution and the margin, before the first look."""
+    """Fix the rounds, from time alone, the metric's resolution and, before the first look, the margin."""
     ledger = study.ledger
-    if ledger.rounds is not None or not seen.done:
+    if not 0 < seen.done <= FIRST_ROUND:
         return
-    affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
-    ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
-    ledger.resolution = _step(study) or resolution(seen.values[np.isfinite(seen.values)])
+    if ledger.rounds is None:
+        affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
+        ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
+        ledger.resolution = _step(study) or resolution(seen.values[np.isfinite(seen.values)])
     ledger.margin = _margin(study, seen)
     ledger.save()
 
 
 def _margin(study: Study, seen: View) -> float:
-    """``choose.margin`` in the metric's unit, by the errors of the baseline, else the first that ran."""
+    """``choose.margin`` in the metric's unit, by mean errors of the baseline, else the first that ran."""
     if study.options.margin == "0":
         return 0.0
-    ran = seen.values[:, 0].tolist()
-    first = next(value for value in (ran[study.baseline], *ran) if math.isfinite(value))
+    means = [seen.mean(place) for place in (study.baseline, *range(len(study.arms)))]
+    first = next(mean for mean in means if math.isfinite(mean))
     return margin_of(study.options.margin, study.metric, study.metric.sense * first) or 0.0
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from cnnpool.choose.study import (
     NOTHING,
+    View,
     _cost,
     _finished,
     _margin,
@@ -182,13 +183,24 @@ def test_a_limit_beside_a_candidate_without_cost_puts_the_others_out(make_study)
     assert set(out) == {1} and out[1].startswith("over the limit: inf times")
 
 
+def view_of(values):
+    return View(np.array(values), None, {}, (), (), "")
+
+
 def test_the_margin_is_a_share_of_the_errors_of_the_network_as_it_is(make_study):
-    seen = SimpleNamespace(values=np.array([[0.5], [0.9]]))
+    seen = view_of([[0.3, 0.7], [0.8, 1.0]])
     assert _margin(make_study(pools=("max", "keep")), seen) == pytest.approx(0.1 * 0.1)
     assert _margin(make_study(pools=("max", "avg")), seen) == pytest.approx(0.1 * 0.5)
     # It failed: the first that ran.
-    seen = SimpleNamespace(values=np.array([[0.5], [np.nan]]))
+    seen = view_of([[0.5, 0.5], [np.nan, np.nan]])
     assert _margin(make_study(pools=("max", "keep")), seen) == pytest.approx(0.1 * 0.5)
+
+
+def test_the_margin_is_that_of_the_runs_before_the_first_look(make_study, bench, drive):
+    values = [0.99, 0.5, 0.7, 0.9, 0.8, 0.6, 0.7, 0.8]
+    study = make_study()
+    drive(study, bench(lambda pool, seed, _: values[seed]))
+    assert study.ledger.margin == pytest.approx(0.1 * (1 - (0.99 + 0.5 + 0.7) / 3))
 
 
 def test_a_study_ends_once_the_cheapest_is_shown_to_be_no_worse(make_study):
