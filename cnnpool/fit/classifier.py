@@ -374,7 +374,8 @@ class Classifier(LightningModule):
         """Mean loss and accuracy over the images so far, over all devices; resets the sums."""
         found = self._mean(self._sums.pop(split))
         if not math.isfinite(found["loss"]):
-            raise DivergedError(f"the loss became {found['loss']} before step {self.steps}: lower fit.lr")
+            remedy = "lower fit.lr" + ", or mend the network" * (self.steps < 2)
+            raise DivergedError(f"the loss became {found['loss']} before step {self.steps}: {remedy}")
         return found
 
     def _mean(self, sums: Tensor) -> dict[str, float]:

@@ -145,7 +145,11 @@ def conclude(
     if run.recipe.pictures:
         release_memory(garbage=False)
         with Progress("drawing pictures"):
-            draw((record, *others), run.network, batch, results)
+            try:
+                draw((record, *others), run.network, batch, results)
+            # Operators of others may raise any exception, and no picture is worth the results.
+            except Exception as error:
+                log.warning("not every picture is drawn: %s", " ".join(str(error).split()))
     record.close()
     layout.refuse_lost(run.out, run.run_id, LEFT)
     if "gradient" in measured:

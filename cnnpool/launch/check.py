@@ -4,12 +4,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from inspect import Parameter
+from pkgutil import resolve_name
 from typing import Any
 
 from cnnpool import registry, schema
 from cnnpool.choices import is_published, network_options, options_of, own_operators, whole
 from cnnpool.recipe import LOGGERS, REFUSED, Installed, TensorBoard
 from cnnpool.registry import KEEP, Option
+
+OF_TENSORS = ": cnnpool.data.from_tensors makes one of tensors"
+BASES = {
+    "data": "cnnpool.data.Source",
+    "pool": "cnnpool.pool.Pool2d",
+    "readout": "cnnpool.readout.Readout",
+}
+"""What a class that is not ours is derived from; a function may return any module."""
 
 
 def check(settings: Mapping[str, Any]) -> None:
@@ -101,7 +110,23 @@ def _known(group: str, name: str, chosen: Mapping[str, Any]) -> Mapping[str, Opt
         return {**own, **known}
     except KeyError:
         names = dict.fromkeys(schema.names(group), dict)
-        return registry.options_of(registry.lookup(names, schema.GROUPS[group].entries, name))
+        entry = registry.lookup(names, schema.GROUPS[group].entries, name)
+        _refuse_unfit(group, name, entry)
+        return registry.options_of(entry)
+
+
+def _refuse_unfit(group: str, name: str, entry: Any) -> None:
+    """Refuse code of others of a wrong class, or with options that cannot be set."""
+    base = BASES.get(group)
+    if base and isinstance(entry, type) and not issubclass(entry, resolve_name(base)):
+        more = OF_TENSORS * (group == "data")
+        raise ValueError(f"{group}={name}: its class must be derived from {base}{more}") from None
+    if group in ("pool", "readout"):
+        known, first = registry.options_of(entry), 1 + (group == "readout")
+        for key, option in registry.options_after(entry, first).items():
+            if key == "name" or (key not in known and option.default is Parameter.empty):
+                rule = "options are keyword-only arguments, none called name"
+                raise ValueError(f"{group}={name}: its argument {key} cannot be set: {rule}") from None
 
 
 def loggers_of(settings: Mapping[str, Any]) -> list[TensorBoard]:

@@ -26,7 +26,7 @@ from cnnpool import data, pool, readout, registry, training
 from cnnpool.as_found import generators_kept
 from cnnpool.data import Source
 from cnnpool.launch import names_of
-from cnnpool.launch.check import loggers_of
+from cnnpool.launch.check import OF_TENSORS, loggers_of
 from cnnpool.launch.compose import Request, jobs_of, show_to_resolvers
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import PATHS, parse
@@ -51,9 +51,6 @@ OWN: dict[str, tuple[Mapping[str, Any], str]] = {
     "readout": (readout.READOUTS, "readouts"),
 }
 """Settings that may be a script's own class or function."""
-BASES: dict[str, type] = {"data": Source, "pool": pool.Pool2d, "readout": readout.Readout}
-"""What such a class is derived from; a function may return any module."""
-OF_TENSORS = ": cnnpool.data.from_tensors makes one of tensors"
 LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
 LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))  # Those that a training configures
 PARTS: dict[Path, Sequence[Mapping[str, Any]]] = {}  # Settings of the runs of this process, by folder
@@ -191,9 +188,6 @@ def lines(*settings: str | Mapping[str, Any]) -> Iterator[str]:
 
 def offered(key: str, entry: Callable[..., Any]) -> str:
     """The name by which ``key`` chooses a script's own class or function from now on."""
-    if isinstance(entry, type) and not issubclass(entry, BASES.get(key, object)):
-        base = f"cnnpool.{key}.{BASES[key].__name__}" + OF_TENSORS * (key == "data")
-        raise ValueError(f"{key}={entry.__name__}: its class must be derived from {base}")
     if key == "data" and not callable(entry):
         kind = type(entry).__name__
         raise ValueError(f"data must be a class derived from cnnpool.data.Source, got a {kind}{OF_TENSORS}")

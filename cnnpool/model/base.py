@@ -93,23 +93,29 @@ def dry_run(
     features: nn.Module, stages: Mapping[str, nn.Module], in_channels: int, size: tuple[int, int]
 ) -> tuple[int, int, int]:
     """(C, H', W') of ``features`` of one image; a ValueError names the stage that it does not fit."""
-    place, height, width = "the first layers", *size
+    place, fault, height, width = "the first layers", "", *size
 
     def enter(stage: str, module: nn.Module, inputs: tuple[Tensor]) -> None:
         nonlocal place, height, width
         place, (height, width) = f"stage {stage} ({type(module).__name__})", inputs[0].shape[-2:]
 
+    def leave(module: nn.Module, inputs: tuple[Tensor], output: object) -> None:
+        nonlocal fault
+        if isinstance(module, Pool2d) and (fault := module.fault_of(inputs[0], output)):
+            raise ValueError(fault)
+
     hooks = [module.register_forward_pre_hook(partial(enter, stage)) for stage, module in stages.items()]
+    hooks += [module.register_forward_hook(leave) for module in stages.values()]
     was_training = features.training
     try:
         with torch.no_grad():
             channels, *last = features.eval()(torch.zeros(1, in_channels, *size)).shape[1:]
     except (ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"{place}: a {height}x{width} map is too small or does not fit (images are "
-            f"{size[0]}x{size[1]}): {reason}; use a smaller kernel or stride, padding, or fewer stages"
-        ) from error
+        misfit = (
+            f"a {height}x{width} map is too small or does not fit (images are {size[0]}x{size[1]}): "
+            f"{str(error).splitlines()[0]}; use a smaller kernel or stride, padding, or fewer stages"
+        )
+        raise ValueError(f"{place}: {fault or misfit}") from error
     finally:
         features.train(was_training)
         for hook in hooks:

@@ -161,6 +161,15 @@ class Pool2d(Leaf):
             )
         return rows, columns
 
+    def fault_of(self, x: Tensor, y: object) -> str:
+        """How the output ``y`` for ``x`` differs from (N, C, H', W'), in words; empty if it does not."""
+        due = (*x.shape[:-2], *self.output_size(*x.shape[-2:]))
+        whole = isinstance(y, Tensor) and x.is_floating_point() and not y.is_floating_point()
+        if isinstance(y, Tensor) and y.shape == due and not whole:
+            return ""
+        came = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        return f"returned {came} for a map {tuple(x.shape)}; by its output_size a floating-point {due} is due"
+
     def flops(self, height: int, width: int) -> int | None:
         """FLOPs per sample, one per addition, multiplication, comparison and elementary function; None if
         unknown.

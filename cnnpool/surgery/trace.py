@@ -159,6 +159,7 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
         if getattr(module, "return_indices", False):
             output = output[0]
         x = next(iter((*args, *named.values())), None)
+        _refuse_fault(module, x, output)
         if not isinstance(x, Tensor) or not isinstance(output, Tensor):
             return
         if x.ndim == example.ndim and type(module).__name__.endswith(f"{x.ndim - 1}d"):
@@ -193,6 +194,11 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
     if unbatched:
         raise ValueError(unbatched[0])
     return list(targets.values())
+
+
+def _refuse_fault(module: nn.Module, x: object, output: object) -> None:
+    if isinstance(module, Pool2d) and isinstance(x, Tensor) and (fault := module.fault_of(x, output)):
+        raise ValueError(f"{type(module).__name__} {fault}")
 
 
 def _empty(x: Tensor, weights: torch.dtype) -> Tensor:
