@@ -144,13 +144,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_pa
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step [12] "):
         runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0, log_every_steps=1000)
     # Of images that are not trained on, after the last step.
-    with pytest.raises(DivergedError, match=r"the loss became (nan|inf) before step 1: lower fit.lr"):
+    with pytest.raises(
+        DivergedError, match=r"the loss became (nan|inf) before step 1: lower fit.lr, or mend the network"
+    ):
         runs.run(tmp_path / "short", lr=1e30, optimizer="sgd", warmup=0.0, max_steps=1)
     # On a GPU no step waits for it: when it is next logged.
     monkeypatch.setattr(torch.Tensor, "isfinite", lambda self: torch.tensor(True))
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step 3 "):
         runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0, log_every_steps=3)
     assert not [*tmp_path.rglob("results.json")]
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_cost_the_results(runs, tmp_path, monkeypatch, caplog):
+    def fails(name):
+        raise TypeError("no example")
+
+    monkeypatch.setattr("cnnpool.fit.results.example", fails)
+    runs.run(tmp_path, probes={}, pictures=True, max_steps=1)
+    assert "not every picture is drawn: no example" in caplog.text
+    assert [*tmp_path.rglob("results.json")]
 
 
 def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):

@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from cnnpool import registry
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.pool import Pool2d
 
 EARLY = {
     **dict.fromkeys((
@@ -124,11 +126,27 @@ def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(sweep, 
 
 
 def test_an_operator_of_an_installed_package_is_checked_by_its_signature(monkeypatch):
-    class Foreign:
+    class Foreign(Pool2d):
         def __init__(self, channels: int, *, fancy: int = 1):
             pass
 
+    class Fixed(Pool2d):
+        def __init__(self, channels: int, alpha: float, *, fancy: int = 1):
+            pass
+
+    class Named(Pool2d):
+        def __init__(self, channels: int, *, name: str = "a"):
+            pass
+
     monkeypatch.setattr(registry, "_foreign", lambda group: {"mine": group} if "operators" in group else {})
+    for entry, said in (
+        (nn.MaxPool2d, "pool=mine: its class must be derived from cnnpool.pool.Pool2d"),
+        (Fixed, "pool=mine: its argument alpha cannot be set: options are keyword-only"),
+        (Named, "pool=mine: its argument name cannot be set: .* none called name"),
+    ):
+        monkeypatch.setattr(registry, "_loaded", lambda point, entry=entry: entry)
+        with pytest.raises(ValueError, match=said):
+            check.check({**jobs_of(Request())[0].settings, "pool": {"name": "mine"}})
     monkeypatch.setattr(registry, "_loaded", lambda point: Foreign)
     with pytest.raises(
         ValueError, match=r"pool\.kernel_size: mine has no option 'kernel_size'; choose from fancy"

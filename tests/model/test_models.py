@@ -1,11 +1,14 @@
 import pytest
 import torch
 from small_nets import network
+from torch import nn
 from torch.testing import assert_close
 
+from cnnpool import swap
 from cnnpool.model import MODELS
 from cnnpool.model.airbench import Whitening
 from cnnpool.model.sprint import WholeConv2d
+from cnnpool.pool import OPERATORS, MaxPool2d
 
 
 def build(name, operator="max", *, channels=3, size=(32, 32), **options):
@@ -45,10 +48,34 @@ def test_images_too_small_name_the_stage_the_operator_and_the_sizes():
         build("vgg", size=(9, 9), of_pool={"kernel_size": 3})
 
 
+@pytest.mark.parametrize(
+    ("made", "came"),
+    [
+        (lambda y, x: x, r"torch.float32 of shape \(1, 4, 32, 32\)"),
+        (lambda y, x: y[:, ::2], r"torch.float32 of shape \(1, 2, 16, 16\)"),
+        (lambda y, x: y.flatten(2), r"torch.float32 of shape \(1, 4, 256\)"),
+        (lambda y, x: y.long(), r"torch.int64 of shape \(1, 4, 16, 16\)"),
+        (lambda y, x: (y, y), "a tuple"),
+    ],
+)
+def test_the_output_of_an_operator_is_checked_before_a_network_is_made_or_changed(made, came, monkeypatch):
+    class Odd(MaxPool2d):
+        def forward(self, x):
+            return made(super().forward(x), x)
+
+    said = rf"returned {came} for a map \(1, 4, 32, 32\); by its output_size .*\(1, 4, 16, 16\) is due"
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3))
+    with pytest.raises(ValueError, match=rf"Odd cannot replace 1: .*Odd {said}"):
+        swap(model, Odd, example=torch.zeros(1, 3, 32, 32))
+    monkeypatch.setitem(OPERATORS, "odd", Odd)
+    with pytest.raises(ValueError, match=rf"^stage s1 \(Odd\): {said}$"):
+        build("convnet", "odd", width=4)
+
+
 def test_the_dry_run_leaves_no_hooks_and_training_mode():
     net = build("convnet")
     assert net.training and all(m.training for m in net.modules())
-    assert not any(m._forward_pre_hooks for m in net.modules())
+    assert not any(m._forward_pre_hooks or m._forward_hooks for m in net.modules())
 
 
 def conv(kernel, inputs, outputs):
