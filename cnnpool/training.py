@@ -123,8 +123,6 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
         from cnnpool.published.build import preset_of, sentence, sized
 
         settings = {**settings, "data": sized(settings)}
-        if (preset := preset_of(settings)) and (taken := sentence(preset, given, settings["data"])):
-            log.info("%s", taken)
     dataset = data.build(**settings["data"], seed=seed)
     # Imported late, so that missing data is reported without waiting for Lightning.
     with Progress("loading Lightning"), importing():
@@ -141,6 +139,9 @@ def parts(settings: Settings, kind: "type[Classifier] | None" = None) -> "Run":
         from cnnpool.published import Published
 
         assert isinstance(net, Published)
+        resized = settings["data"] != given["data"]
+        if taken := sentence(preset_of(settings), net.loaded, resized=resized):
+            log.info("%s", taken)
         net.try_training(dataset.size)
         dataset = normalised(dataset, net)
         if net.loaded.sha256:
@@ -232,6 +233,6 @@ def normalised(dataset: Dataset, net: "Published") -> Dataset:
     mean, std = net.loaded.mean, net.loaded.std
     if mean is None or std is None:
         return dataset
-    if dataset.in_channels == 1:
-        mean, std = (sum(mean) / len(mean),), (sum(std) / len(std),)
+    if len(mean) != dataset.in_channels:
+        mean, std = ((sum(one) / len(one),) * dataset.in_channels for one in (mean, std))
     return dataclasses.replace(dataset, mean=mean, std=std)

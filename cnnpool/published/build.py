@@ -246,17 +246,19 @@ def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
     return data | {"size": preset.size, "resize": preset.resize} if preset else data
 
 
-def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """A line on what was taken from the weights, if anything; ``data`` is that of :func:`sized`."""
+def sentence(preset: Preset | None, loaded: Loaded, *, resized: bool) -> str:
+    """A line on what images have of the weights, if anything: sizes, if ``resized``, mean and deviation."""
     parts = []
-    if data != settings["data"]:
+    if preset and resized:
         parts.append(
             f"resized to {_words(preset.resize)}, the central {_words(preset.size)} (data.resize, data.size)"
         )
-    if settings["model"].get("normalise") == "weights":
-        mean, std = (" ".join(f"{value:g}" for value in values) for values in (preset.mean, preset.std))
-        parts.append(f"mean {mean}, deviation {std} (model.normalise)")
-    return f"images as for the weights of {preset.source}: {', '.join(parts)}" if parts else ""
+    if loaded.mean and loaded.std:
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (loaded.mean, loaded.std))
+        own = "of the checkpoint's run " * bool(preset and loaded.mean != preset.mean)
+        parts.append(f"mean {mean}, deviation {std} {own}(model.normalise)")
+    source = f"of {preset.source}" if preset else loaded.source
+    return f"images as for the weights {source}: {', '.join(parts)}" if parts else ""
 
 
 def _words(size: Size) -> str:

@@ -44,8 +44,8 @@ class NetworkSource:
         after: what the operator then follows: the convolution, or normalisation and activation behind it.
         min_channels: stages of fewer channels are unchanged, >= 0; 16 skips most stems.
         skip_stem: leave the first stage unchanged.
-        normalise: pixels by mean and standard deviation of the weights, if these are known, or of the
-            training data.
+        normalise: pixels by mean and standard deviation of the weights, if these are known (of a run's own
+            checkpoint, those of the run), or of the training data.
     """
 
     arch: str
@@ -78,7 +78,9 @@ class NetworkSource:
         if self.weights is None:
             return None
         weights = from_file(self.file) if self.file else self.fetch_weights()
-        preset = self.preset() if self.normalise == "weights" else None
+        if self.normalise == "data":
+            return replace(weights, mean=None, std=None)
+        preset = None if weights.mean else self.preset()
         return replace(weights, mean=preset.mean, std=preset.std) if preset else weights
 
     def preset(self) -> Preset | None:

@@ -45,6 +45,7 @@ class Loaded:
 
 
 def from_file(path: Path) -> Weights:
+    images = {}
     if path.suffix == ".safetensors":
         state = _safetensors(path)
     else:
@@ -52,9 +53,12 @@ def from_file(path: Path) -> Weights:
         content = content if isinstance(content, Mapping) else {}
         # A run's own checkpoint has the whole model, in which a published network has a name.
         state = tensors_of(content, *["network."] * (OURS in content))
+        if OURS in content:
+            images = content.get("hyper_parameters", {}).get("data", {})
     if not state:
         raise ValueError(f"{path} holds no weights")
-    return Weights(state, f"from {path}")
+    mean, std = (tuple(images[key]) if key in images else None for key in ("mean", "std"))
+    return Weights(state, f"from {path}", mean, std)
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Weights from files: strict, without code, and known again."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torchvision.transforms import CenterCrop, Normalize, Resize
 
 from cnnpool.published.build import sentence, sized
 from cnnpool.published.sources import Timm, Torchvision
-from cnnpool.published.weights import Weights, from_file, load_into, tensors_of
+from cnnpool.published.weights import Loaded, Weights, from_file, load_into, tensors_of
 
 
 def network(classes=3, width=4):
@@ -163,14 +164,30 @@ def test_random_weights_ask_for_nothing():
 
 def test_what_was_taken_is_one_line():
     preset = Torchvision(arch="resnet18", weights="default").preset()
-    asked = settings(weights="default")
-    assert sentence(preset, asked, sized(asked)) == (
+    loaded = Loaded("torchvision", mean=preset.mean, std=preset.std)
+    assert sentence(preset, loaded, resized=True) == (
         "images as for the weights of torchvision ResNet18_Weights.IMAGENET1K_V1: resized to 256x256, "
         "the central 224x224 (data.resize, data.size), mean 0.485 0.456 0.406, deviation 0.229 0.224 0.225 "
         "(model.normalise)"
     )
-    asked = settings(FOLDER | {"size": 64}, weights="default", normalise="data")
-    assert sentence(preset, asked, sized(asked)) == ""
+    assert sentence(preset, Loaded("torchvision"), resized=False) == ""
+
+
+@pytest.mark.parametrize("arch", ["resnet18", ""])
+def test_images_are_normalised_as_in_the_run_whose_checkpoint_the_weights_are(arch, tmp_path):
+    path, state = tmp_path / "last.ckpt", torchvision.models.resnet18(num_classes=4).state_dict()
+    known = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    content = {"state_dict": {f"model.network.{name}": value for name, value in state.items()}}
+    torch.save({**content, "cnnpool": {}, "hyper_parameters": {"data": known}}, path)
+    source = Torchvision(arch="resnet18", weights=str(path))
+    found, preset = source.read_weights(), source.preset() if arch else None
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    loaded = load_into(source.network(4), found, 4)
+    of, own = ("of torchvision ResNet18_", "of the checkpoint's run ") if arch else (f"from {path}: ", "")
+    said = sentence(preset, loaded, resized=False)
+    assert said.startswith(f"images as for the weights {of}")
+    assert said.endswith(f"mean 0.1 0.2 0.3, deviation 0.4 0.5 0.6 {own}(model.normalise)")
+    assert replace(source, normalise="data").read_weights().mean is None
 
 
 @pytest.mark.parametrize(
