@@ -176,7 +176,9 @@ def plan(study: Study, seen: View) -> None:
         affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
         ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
         ledger.resolution = _step(study) or resolution(seen.values[np.isfinite(seen.values)])
-    ledger.margin = _margin(study, seen)
+        # Without a plan a view ends before the first look; runs side by side are beyond that.
+        seen = view(study)
+    ledger.margin = _margin(study, replace(seen, values=seen.values[:, :FIRST_ROUND]))
     ledger.save()
 
 

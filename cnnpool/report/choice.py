@@ -162,7 +162,8 @@ def _apart(label: str, first: Run, last: Run, by: Sequence[str]) -> DifferentRun
     (key, two), more = next(iter(values.items())), ", ..." * (len(values) > 3)
     steps = ", or, if they are steps of a run, keep the last of each" * isinstance(first, Logged)
     where, named = shlex.quote(f"{typed(key)}={two[1]}"), shlex.quote(joined(*by, chosen_by(key)))
-    remedy = f": keep one by --where {where}, or tell them apart by --by {named}{steps}"
+    keep = f"keep one by --where {where}, or " * bool(two[1])
+    remedy = f": {keep}tell them apart by --by {named}{steps}"
     said += f"they differ in {', '.join(list(values)[:3])}{more} ({key}: {' or '.join(two)})"
     return DifferentRunsError(said, remedy, values, mixable=False)
 

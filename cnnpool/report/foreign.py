@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 UNPAIRED = "none"  # Instead of a column of seeds: the runs are independent
 HEADS = 20  # Most runs that are read to list what there is
 # The text before the number of a seed in a path: a whole name, or else only the word in it.
-SEEDS = [re.compile(rf"({name}seed[^/{{}}\d]*)\d+(?=/|$)") for name in ("/[^/{}]*", "[_.-]?")]
+SEEDS = [re.compile(rf"({name}seed[^/{{}}\d]*)\d+(?=/|$)") for name in ("/[^/{}]*", "[/_.-]?")]
 MOST, FEW = 12, 4  # Most columns or curves that are listed, and values or places
 
 
@@ -270,7 +270,11 @@ def _listing(rows: Sequence[Row], asked: Asked, source: str, count: int) -> str:
     words |= {"by": joined(*asked.by) or joined(*few[:1]) or "COLUMN", "seed": seed}
     if places and (asked.runs or "COLUMN" in words.values()):
         # Of several files in a folder without --runs, the names stand before those of their curves.
-        ways = [{found[1] for text in (*places, *tags) if (found := way.search(text))} for way in SEEDS]
+        texts = ((*places, *tags), (*places, *(f"/{tag}" for tag in tags)))
+        ways = [
+            {found[1] for text in named if (found := way.search(text))}
+            for way, named in zip(SEEDS, texts, strict=True)
+        ]
         before = next((found.pop() for found in ways if len(found) == 1), "/seed_")
         words["runs"] = asked.runs or f"{{group}}{before}{{seed}}"
         parts = ["by", "seed"] if "{seed}" in words["runs"] else ["by"]

@@ -16,7 +16,10 @@ from cnnpool.run_folder.results import Results, at_chance
 MORE, EQUAL = 0.1, 0.05
 """Relative costs: from ``MORE`` on a winner is reported as costlier; up to ``EQUAL`` costs are equal."""
 STATE = re.compile("(?i)state|status")  # Columns of W&B, MLflow and others, and words in them
-STOPPED = re.compile("(?i)crash|fail|kill|abort|error|prun|preempt|pending|waiting|scheduled|running")
+STOPPED = re.compile(
+    "(?i)crash(ed)?|fail(ed|ure)?|kill(ed|ing)?|abort(ed|ing)?|error(ed)?|pruned?|preempt(ed|ing)?|"
+    "pending|waiting|scheduled|running"
+)
 LOADED = 0.1  # Share of the processors used by other programs above which times are unreliable
 
 
@@ -80,10 +83,12 @@ def _short(row: Row, tag: str) -> list[str]:
 
 def _stopped(runs: Sequence[Logged]) -> list[str]:
     """A sentence on each column whose words say that some runs did not finish, which count all the same."""
-    notes = []
+    notes, asked = [], {key for run in runs for key in run.asked.keys}
     for key in dict.fromkeys(key for run in runs for key in run.parts if STATE.fullmatch(key)):
+        if key in asked:
+            continue
         cells = [run.parts.get(key, "") for run in runs]
-        often = Counter(filter(STOPPED.match, cells))
+        often = Counter(filter(STOPPED.fullmatch, cells))
         rest = ",".join(dict.fromkeys(cell for cell in cells if cell not in often))
         where = f"{key}={rest}"
         exact = [meets(run, [where]) for run in runs] == [cell not in often for cell in cells]

@@ -122,7 +122,9 @@ def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
 
 
 def _unwritable(folder: Path, error: OSError) -> ValueError:
-    return ValueError(f"{folder} cannot be written: {error.strerror}; compare --out DIR names another")
+    return ValueError(
+        f"{folder} cannot be written: {error.strerror}; name another folder by compare --out or choose.out"
+    )
 
 
 def _json(comparison: Comparison, argv: Sequence[str]) -> str:

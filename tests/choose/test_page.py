@@ -60,7 +60,10 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     assert "These images decided nothing." in text
     # Probes measure on test images.
     consistency = replace(study.metric, key="invariance.consistency")
-    assert "These images decided: " in page.report(replace(study, metric=consistency), ending)["choose.md"]
+    assert (
+        "These images decided, by val accuracy: that"
+        in page.report(replace(study, metric=consistency), ending)["choose.md"]
+    )
     assert "cnnpool choose choose.pools=max,avg" in text
     assert " | state |\n" in text
     html = (folder / "choose.html").read_text()

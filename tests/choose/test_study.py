@@ -198,9 +198,11 @@ def test_the_margin_is_a_share_of_the_errors_of_the_network_as_it_is(make_study)
 
 def test_the_margin_is_that_of_the_runs_before_the_first_look(make_study, bench, drive):
     values = [0.99, 0.5, 0.7, 0.9, 0.8, 0.6, 0.7, 0.8]
-    study = make_study()
-    drive(study, bench(lambda pool, seed, _: values[seed]))
-    assert study.ledger.margin == pytest.approx(0.1 * (1 - (0.99 + 0.5 + 0.7) / 3))
+    for launch in ("local", "processes"):
+        study = make_study(launch, overrides=("data=digits", f"launch={launch}"))
+        for _ in range(2):
+            drive(study, bench(lambda pool, seed, _: values[seed]))
+            assert study.ledger.margin == pytest.approx(0.1 * (1 - (0.99 + 0.5 + 0.7) / 3))
 
 
 def test_a_study_ends_once_the_cheapest_is_shown_to_be_no_worse(make_study):

@@ -120,8 +120,8 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys, monkeypatch):
     assert main([str(root), "--seed", "none"]) == 0 and "tensorboard" not in capsys.readouterr().out
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "r"
-    said = f"error: {out} cannot be written: Not a directory; compare --out DIR names another\n"
-    assert error_of(capsys, root, "--out", out) == said
+    said = f"error: {out} cannot be written: Not a directory; name another folder by compare --out or "
+    assert error_of(capsys, root, "--out", out) == f"{said}choose.out\n"
     assert "--bi" in error_of(capsys, root, "--bi", "pool")
     assert "RUNS" in error_of(capsys)
     monkeypatch.setenv("CNNPOOL_TRACEBACK", "1")

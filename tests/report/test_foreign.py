@@ -142,6 +142,13 @@ def test_runs_that_did_not_finish_are_counted_with_the_line_that_leaves_them_out
         assert [one["n"] for one in found] == [4, 5] and key not in "".join(found.comparison.notes)
 
 
+def test_what_only_sounds_like_an_end_or_is_the_choice_is_no_note():
+    table = columns() | {"state": ["running shoes", *["errors=0"] * 11]}
+    assert cnnpool.compare(table, "acc", **NAMED).comparison.notes == []
+    table["state"] = ["fine" if one == "a" else "crashed" for one in table["group"]]
+    assert cnnpool.compare(table, "acc", by="state", seed="seed").comparison.notes == []
+
+
 def test_percent_have_two_decimals_each():
     table = {"group": [*"aaabbb"], "seed": [0, 1, 2, 0, 1, 2], "acc": [86.1, 85, 84, 80, 81, 82]}
     said = str(cnnpool.compare(table | {"err": table["acc"]}, "acc,err", by="group", seed="seed"))
@@ -557,6 +564,11 @@ def test_a_pattern_names_the_parts_and_what_does_not_fit_is_named(tmp_path, caps
         rows(tmp_path / "folders" / f"{group}1_seed{seed}" / "log.csv", "step,acc", f"1,{x}")
     found = text(capsys, tmp_path / "folders", "--metric", "acc", status=2)
     assert said.format(tmp_path / "folders") in found
+    for group, seed, x in each():
+        rows(tmp_path / "nested" / group / f"seed_{seed}.csv", "step,acc", f"1,{x}")
+    said = said.replace("_seed", "/seed_").format(tmp_path / "nested")
+    assert said in text(capsys, tmp_path / "nested", "--metric", "acc", status=2)
+    assert means(tmp_path / "nested", "acc", runs="{group}/seed_{seed}") == WANTED
 
 
 def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
