@@ -128,6 +128,20 @@ def test_operators_of_cnnpool_are_swapped_too_and_found_by_their_stage():
     assert [m for m in model.features if isinstance(m, Pool2d)] == list(model.stages.values())
 
 
+class Both(MaxPool2d):
+    def forward(self, x):
+        return torch.cat([super().forward(x)] * 2, 1)
+
+
+def test_maps_of_operators_that_a_swap_leaves_or_of_parts_of_one_are_their_own_business():
+    model = nn.Sequential(Both(3), nn.Conv2d(6, 4, 3, stride=2, padding=1), nn.MaxPool2d(2))
+    for operator in ("reduction", "avg"):
+        changes = cnnpool.swap(model, operator, example=EXAMPLE, where="^2")
+        assert [change.name for change in changes] == ["2"]
+    with pytest.raises(ValueError, match=r"Both returned torch.float32 of shape \(.*\) is due"):
+        cnnpool.swap(model, Both, example=EXAMPLE, where="^2")
+
+
 def test_module_that_stands_in_two_places_is_replaced_in_both():
     pool = nn.MaxPool2d(2)
     model = nn.Sequential(pool, nn.Conv2d(3, 3, 3, padding=1), pool)
@@ -186,6 +200,11 @@ def test_model_is_put_back_when_a_replacement_turns_out_wrong_only_in_the_run(mo
     model = small()
     modules = list(map(id, model.modules()))
     monkeypatch.setattr(StridedConv2d, "output_size", lambda self, height, width: (height // 2, width // 2))
+    with pytest.raises(ValueError, match=r"strided cannot replace 0: .*\(1, 4, 32, 32\) is due"):
+        cnnpool.swap(model, "strided", example=EXAMPLE, kernel_size=5, padding=0)
+    assert list(map(id, model.modules())) == modules
+    # Where an operator is wrong of its own output.
+    monkeypatch.setattr(StridedConv2d, "fault_of", lambda *_: "")
     with pytest.raises(ValueError, match=re.escape("0 returned maps [(4, 32, 32)], its replacement")):
         cnnpool.swap(model, "strided", example=EXAMPLE, kernel_size=5, padding=0)
     assert list(map(id, model.modules())) == modules

@@ -123,7 +123,8 @@ def freeze(net: Cnn, fit: Mapping[str, Any], dataset: Dataset) -> None:
 def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:
     """The classifier ``name`` of torchvision or timm, with published weights, a file's, or random ones.
 
-    Images are normalised as for the package's recommended weights, even if the weights come from a file.
+    Images are normalised as for the package's recommended weights, even if the weights come from a file, but
+    for a run's checkpoint as in that run.
     """
     full, arch = f"{package}:{name}", name
     if package == "timm" and weights not in (None, DEFAULT) and "." not in weights and "/" not in weights:

@@ -163,7 +163,10 @@ class Pool2d(Leaf):
 
     def fault_of(self, x: Tensor, y: object) -> str:
         """How the output ``y`` for ``x`` differs from (N, C, H', W'), in words; empty if it does not."""
-        due = (*x.shape[:-2], *self.output_size(*x.shape[-2:]))
+        try:
+            due = (*x.shape[:-2], *self.output_size(*x.shape[-2:]))
+        except AttributeError:
+            return ""  # Of an operator that names no sizes nothing is due
         whole = isinstance(y, Tensor) and x.is_floating_point() and not y.is_floating_point()
         if isinstance(y, Tensor) and y.shape == due and not whole:
             return ""

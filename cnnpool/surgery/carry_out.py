@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.as_found import examined
+from cnnpool.pool import Pool2d
 from cnnpool.quantity import short
 from cnnpool.surgery.behind import Spot
 from cnnpool.surgery.statistics import in_batches
@@ -134,7 +136,10 @@ def _dry_run_with(model: nn.Module, plan: Plan, example: Tensor) -> list[Target]
     """The dry run of ``model`` after ``plan``, which is then undone."""
     with ExitStack() as undo:
         install(model, plan, undo)
-        seen, fault = dry_run(model, example), gradient_fault(model, example)
+        # Parts of an operator may have maps of their own kind.
+        parts = ((one,) if isinstance(one, Pool2d) else one.children() for one in plan.values())
+        new = {*chain.from_iterable(parts)}
+        seen, fault = dry_run(model, example, new=new), gradient_fault(model, example)
     if fault and not gradient_fault(model, example):
         raise ValueError(f"the network then has no gradient: {fault}")
     return seen

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -142,10 +142,13 @@ class FunctionalPooling(Watch):
         )
 
 
-def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> list[Target]:
+def dry_run(
+    model: nn.Module, example: Tensor, watch: Watch | None = None, new: Container[nn.Module] = ()
+) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with inputs and outputs.
 
-    In evaluation mode, watched by ``watch``. ValueError if the model fails.
+    In evaluation mode, watched by ``watch``. ValueError if the model fails, or an operator among the ``new``
+    returns another map than it says.
     """
     refuse_opaque(model, example)
     # A network for images may contain token sequences, which are not maps.
@@ -159,7 +162,7 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
         if getattr(module, "return_indices", False):
             output = output[0]
         x = next(iter((*args, *named.values())), None)
-        _refuse_fault(module, x, output)
+        _refuse_fault(module, x, output, new)
         if not isinstance(x, Tensor) or not isinstance(output, Tensor):
             return
         if x.ndim == example.ndim and type(module).__name__.endswith(f"{x.ndim - 1}d"):
@@ -196,8 +199,10 @@ def dry_run(model: nn.Module, example: Tensor, watch: Watch | None = None) -> li
     return list(targets.values())
 
 
-def _refuse_fault(module: nn.Module, x: object, output: object) -> None:
-    if isinstance(module, Pool2d) and isinstance(x, Tensor) and (fault := module.fault_of(x, output)):
+def _refuse_fault(module: nn.Module, x: object, output: object, new: Container[nn.Module]) -> None:
+    if not isinstance(module, Pool2d) or module not in new or not isinstance(x, Tensor):
+        return
+    if fault := module.fault_of(x, output):
         raise ValueError(f"{type(module).__name__} {fault}")
 
 
@@ -269,8 +274,10 @@ def select(
         root = type(every[0].module).__name__
         raise ValueError(f"the model is itself the {root} and has no place for another: wrap it in a module")
     if not chosen:
-        calls = str(functional or "") or "any calls of torch.nn.functional"
-        there = ", ".join(target.name for target in found) or f"none besides {calls} ({AS_MODULES})"
+        # Pooling to one pixel is not among the calls.
+        calls = str(functional or "") or "any calls of torch.nn.functional" * reads_out
+        more = f" besides {calls} ({AS_MODULES})" * bool(calls)
+        there = ", ".join(target.name for target in found) or f"none{more}"
         asked = "" if where is None else f" where={where!r}"
         raise ValueError(f"nothing to replace{asked}; modules of kind {'/'.join(kinds)}: {there}")
     return chosen[-1:] if reads_out and where in (None, "head") else chosen
