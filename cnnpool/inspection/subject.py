@@ -19,7 +19,7 @@ from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.published.weights import misfits, tensors_of
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import results
-from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.checkpoint import images_of, load
 from cnnpool.run_folder.layout import RESULTS
 from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import loading
@@ -97,7 +97,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
     # The images may be others than those of the training.
-    seen = content.get("hyper_parameters", {}).get("data") or {}
+    seen = images_of(content)
     known = seen or trained.model
     mean, std = (tuple(scale) if (scale := known.get(key)) else None for key in ("mean", "std"))
     alike = {"size": tuple(seen.get("size", ())), "white": seen.get("white")}

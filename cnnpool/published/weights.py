@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool.run_folder.checkpoint import OURS, load
+from cnnpool.run_folder.checkpoint import OURS, images_of, load
 
 PREFIXES = ("module.", "_orig_mod.", "model.")  # Added to parameters' names by wrappers
 
@@ -45,7 +45,7 @@ class Loaded:
 
 
 def from_file(path: Path) -> Weights:
-    images = {}
+    images: Mapping[str, Any] = {}
     if path.suffix == ".safetensors":
         state = _safetensors(path)
     else:
@@ -54,7 +54,7 @@ def from_file(path: Path) -> Weights:
         # A run's own checkpoint has the whole model, in which a published network has a name.
         state = tensors_of(content, *["network."] * (OURS in content))
         if OURS in content:
-            images = content.get("hyper_parameters", {}).get("data", {})
+            images = images_of(content)
     if not state:
         raise ValueError(f"{path} holds no weights")
     mean, std = (tuple(images[key]) if key in images else None for key in ("mean", "std"))

@@ -83,10 +83,8 @@ def _short(row: Row, tag: str) -> list[str]:
 
 def _stopped(runs: Sequence[Logged]) -> list[str]:
     """A sentence on each column whose words say that some runs did not finish, which count all the same."""
-    notes, asked = [], {key for run in runs for key in run.asked.keys}
-    for key in dict.fromkeys(key for run in runs for key in run.parts if STATE.fullmatch(key)):
-        if key in asked:
-            continue
+    notes, columns = [], (key for run in runs for key in run.parts if key not in run.asked.keys)
+    for key in dict.fromkeys(filter(STATE.fullmatch, columns)):
         cells = [run.parts.get(key, "") for run in runs]
         often = Counter(filter(STOPPED.fullmatch, cells))
         rest = ",".join(dict.fromkeys(cell for cell in cells if cell not in often))

@@ -143,6 +143,11 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
         raise ValueError(f"{found.path} holds weights of another architecture ({'; '.join(differ[:3])})")
 
 
+def images_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Facts about its images in a run's checkpoint, such as ``mean`` and ``std``; empty if there are none."""
+    return content.get("hyper_parameters", {}).get("data") or {}
+
+
 def refuse_class(content: Any, name: str, path: str | Path) -> None:
     """A ValueError if a run's record says that another class than ``name`` trained the checkpoint."""
     header = content.get(OURS, {}) if isinstance(content, dict) else {}
